@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from orchestrator.errors import ConfigurationError, near_names, some_names
@@ -40,8 +41,6 @@ class Group(Enum):
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis."""
-
     name: str
     group: Group
     meaning: str
@@ -64,10 +63,6 @@ class Axis:
 
 def axis(name: str, option: str | None = None) -> Axis:
     """The axis of a name.
-
-    Args:
-        name: such as `gpu`.
-        option: where the user wrote it, for the error.
 
     Raises:
         ConfigurationError: there is no such axis.
@@ -126,12 +121,7 @@ def grouped(rows: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[An
 
 
 def with_sweeps(rows: Iterable[dict[str, Any]], sweeps: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Rows that know the sweep of their campaign, which stands in another table.
-
-    Args:
-        rows: with `campaign_id`; other rows stay as they are.
-        sweeps: the name of the sweep by campaign.
-    """
+    """Rows that know the sweep of their campaign, which stands in another table."""
     return [{**row, SWEEP: sweeps.get(row["campaign_id"])} if "campaign_id" in row else row for row in rows]
 
 
@@ -161,7 +151,6 @@ def options_text(workload: str, options: str | None) -> str:
 
 
 def options_of(row: Row) -> dict[str, Any]:
-    """The options of a trial's workload."""
     found: dict[str, Any] = json.loads(row["workload_options"] or "{}")
     return found
 
@@ -200,11 +189,6 @@ def added_axes(rows: Iterable[Row], key: Sequence[Axis], compared: Collection[st
     """The axes of work and backend that a key lacks, so that work is neither pooled nor compared with other work.
 
     Software, systems and methods are not added: which of them a comparison is about is for the user to say.
-
-    Args:
-        rows: trials, with the columns of all axes.
-        key: the axes of cells.
-        compared: names of those on which a cell and its baseline are meant to differ.
     """
     named = {where.name for where in key}
     wanted = [where for where in work_axes(compared) if where.name not in named]
@@ -266,10 +250,8 @@ def _number_of(options: str | None, name: str) -> Value:
 
 
 def _option(name: str) -> Axis:
-    def read(row: Row) -> Value:
-        return _number_of(row["workload_options"], name)
-
-    return Axis(name, Group.WORK, "option of some workloads", ("workload_options",), read, is_number=True)
+    meaning, columns = "option of some workloads", ("workload_options",)
+    return Axis(name, Group.WORK, meaning, columns, lambda row: _number_of(row[columns[0]], name), is_number=True)
 
 
 def _text(
@@ -283,19 +265,7 @@ def _text(
 
 
 def _number(name: str, group: Group, meaning: str, column: str, unit: str | None = None) -> Axis:
-    def read(row: Row) -> Value:
-        value: int | None = row[column]
-        return value
-
-    return Axis(name, group, meaning, (column,), read, is_number=True, unit=unit)
-
-
-def _backend(row: Row) -> Value:
-    return backend_text(row["backend"], row["backend_options"])
-
-
-def _options(row: Row) -> Value:
-    return options_text(row["workload"], row["workload_options"])
+    return Axis(name, group, meaning, (column,), itemgetter(column), is_number=True, unit=unit)
 
 
 def _of_gpu(name: str, meaning: str, column: str, missing: str, *, is_identity: bool = False) -> Axis:
@@ -308,14 +278,12 @@ def _of_gpu(name: str, meaning: str, column: str, missing: str, *, is_identity: 
     return Axis(name, Group.SYSTEM, meaning, (column, "gpu_name"), read, is_identity=is_identity)
 
 
-def _gpu(row: Row) -> Value:
-    # Of a machine with several models the first; the others stand in the fingerprint.
-    name: str | None = row["gpu_name"]
-    return name.split(", ")[0] if name else "no GPU"
-
-
 _ALL: Final = (
-    Axis("gpu", Group.SYSTEM, "model of the first GPU", ("gpu_name",), _gpu),
+    # Of a machine with several models the first; the others stand in the fingerprint.
+    Axis(
+        *("gpu", Group.SYSTEM, "model of the first GPU", ("gpu_name",)),
+        lambda row: row["gpu_name"].split(", ")[0] if row["gpu_name"] else "no GPU",
+    ),
     _text("cpu", Group.SYSTEM, "model of the processor", "cpu_model"),
     _text("host", Group.SYSTEM, "name in the inventory", "host"),
     _text("hw", Group.SYSTEM, "identity of the hardware: equal for equal machines", "hw_id", is_identity=True),
@@ -323,7 +291,10 @@ _ALL: Final = (
     _of_gpu("gpu_uuid", "the GPU itself", "gpu_uuid", "no GPU", is_identity=True),
     _of_gpu("driver", "version of the GPU's driver", "driver_version", "no driver"),
     _text("workload", Group.WORK, "model or operator", "workload"),
-    Axis("options", Group.WORK, "of the workload, those not at defaults", ("workload", "workload_options"), _options),
+    Axis(
+        *("options", Group.WORK, "of the workload, those not at defaults", ("workload", "workload_options")),
+        lambda row: options_text(row["workload"], row["workload_options"]),
+    ),
     _number("batch", Group.WORK, "examples per call", "batch", "examples"),
     _number("sequence_length", Group.WORK, "tokens per example", "sequence_length", "tokens"),
     _number("image_size", Group.WORK, "height and width", "image_size", "pixels"),
@@ -332,8 +303,8 @@ _ALL: Final = (
     _number("threads", Group.WORK, "of the framework, within an operator", "threads", "threads"),
     _number("seed", Group.WORK, "of weights and inputs", "seed"),
     Axis(
-        *("backend", Group.BACKEND, "with the options that are not at defaults"),
-        *(("backend", "backend_options"), _backend),
+        *("backend", Group.BACKEND, "with the options that are not at defaults", ("backend", "backend_options")),
+        lambda row: backend_text(row["backend"], row["backend_options"]),
     ),
     _text("environment", Group.SOFTWARE, "name of the pinned software stack", "environment"),
     _text(

@@ -56,8 +56,6 @@ _NEXT: Final = re.compile(rf"\s+(?=[A-Za-z_]\w*\s*(?:{_OPERATORS}))")
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition."""
-
     axis: Axis
     operator: Operator
     values: tuple[str, ...]
@@ -67,7 +65,6 @@ class Condition:
 
     @property
     def text(self) -> str:
-        """As it was written."""
         return f"{self.axis.name}{self.operator.value}{','.join(self.values)}"
 
     @property
@@ -93,10 +90,6 @@ def parse_conditions(texts: str | Sequence[str], option: str | None = None) -> t
 
 def accepted(condition: Condition, known: Collection[Value]) -> frozenset[Value]:
     """Which of the values that there are a condition accepts.
-
-    Args:
-        condition: to be met.
-        known: the values that trials have on its axis.
 
     Raises:
         ConfigurationError: a value is unknown or means several, or none is accepted.
@@ -144,7 +137,8 @@ def _parsed(text: str, option: str | None) -> Condition:
             else "axis=value, axis=a,b, axis!=value, axis~pattern or axis>=number"
         )
         raise ConfigurationError(f"{name!r} is no condition; write {hint}", key=option)
-    values = tuple(value.strip() for value in _split_values(found["values"]))
+    # Options of a backend have commas within their parentheses.
+    values = tuple(value.strip() for value in re.split(r",(?![^(]*\))", found["values"]))
     where = axis(found["axis"], option)
     how = Operator(found["operator"])
     if not all(values):
@@ -152,20 +146,10 @@ def _parsed(text: str, option: str | None) -> Condition:
     if how in _ORDERINGS and not where.is_number:
         raise ConfigurationError(f"{text.strip()}: {where.name} is no number; write {where.name}=VALUE", key=option)
     if where.is_number and how is not Operator.LIKE:
-        _refuse_texts(where, values, how, option)
+        for value in values:
+            if not (value == NONE and how not in _ORDERINGS) and not re.fullmatch(r"-?\d+", value):
+                raise ConfigurationError(f"{where.name}{how.value}{value}: expected a whole number", key=option)
     return Condition(where, how, values, option)
-
-
-def _split_values(text: str) -> list[str]:
-    # Options of a backend have commas within their parentheses.
-    return re.split(r",(?![^(]*\))", text)
-
-
-def _refuse_texts(where: Axis, values: Sequence[str], how: Operator, option: str | None) -> None:
-    for value in values:
-        is_none = value == NONE and how not in _ORDERINGS
-        if not (is_none or re.fullmatch(r"-?\d+", value)):
-            raise ConfigurationError(f"{where.name}{how.value}{value}: expected a whole number", key=option)
 
 
 def _ordered(condition: Condition, known: Collection[Value]) -> frozenset[Value]:

@@ -8,15 +8,16 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-Row = Mapping[str, Any]
+from orchestrator.analysis.axes import Row
+
 RowId = tuple[str, str, int]
 Fields = Mapping[tuple[str, str], frozenset[str]]
 """What one side says: all values of each field, by group and name."""
 
 WORK: Final = "work"
 """The group of what follows from what is compared, such as the threads of a processor that has more."""
-FACTS_OF_A_RUN: Final = ("limit_", "env_", "driver_")
-"""How the names of those facts begin that are about where a trial ran, not about its model."""
+_FACTS_OF_A_RUN: Final = ("limit_", "env_", "driver_")
+"""How their names begin."""
 _TRIAL: Final = {
     "environment": (
         *("isolation", "environment", "lock_sha256", "image_digest", "image_id", "trial_cores", "memory_limit_bytes"),
@@ -84,7 +85,6 @@ class Dimensions:
 
     @classmethod
     def of(cls, systems: pa.Table, environments: pa.Table, campaigns: pa.Table) -> Self:
-        """From the tables of the store."""
         of_environments = ["environment_id", "image_config_sha256", "facts", "versions"]
         return cls(
             {row["system_id"]: _of_system(row) for row in systems.select(["system_id", "fingerprint"]).to_pylist()},
@@ -132,7 +132,7 @@ class Confounders:
 
     def _fields(self, row: Row) -> Fields:
         # Not of the whole facts: those count operations and bytes of this trial.
-        facts = tuple(sorted(_facts_of_a_run(row).items()))
+        facts = tuple(sorted(facts_of_a_run(row).items()))
         key = (facts, *(value for name, value in row.items() if name not in _VARYING))
         if key not in self._known:
             self._known[key] = fields_of(row, self.dimensions)
@@ -149,15 +149,7 @@ def change_columns() -> list[str]:
 def changes(
     then: pa.Table, now: pa.Table, systems: pa.Table, environments: pa.Table, campaigns: pa.Table
 ) -> tuple[Change, ...]:
-    """The fields that differ between the trials of then and now.
-
-    Args:
-        then: trials, with at least `change_columns`.
-        now: the trials that are compared with them.
-        systems: where the fingerprints are.
-        environments: where versions and builds are.
-        campaigns: where the versions of taxmeter are.
-    """
+    """The fields that differ between the trials of then and now."""
     before, after = (table.select(change_columns()).to_pylist() for table in (then, now))
     rows = {row_id(row): row for row in (*before, *after)}
     finder = Confounders(Dimensions.of(systems, environments, campaigns), rows)
@@ -176,7 +168,7 @@ def fields_of(row: Row, dimensions: Dimensions) -> Fields:
         **dimensions.environments.get(row["environment_id"], {}),
         **dimensions.campaigns.get(row["campaign_id"], {}),
         **_fields("system", {"host": row["host"]}),
-        **_fields("environment", _facts_of_a_run(row)),
+        **_fields("environment", facts_of_a_run(row)),
         **_fields("protocol", dict(_flat(json.loads(row[_PROTOCOL] or "{}")))),
     }
     for group, names in _TRIAL.items():
@@ -251,9 +243,10 @@ def _fields(group: str, values: Mapping[str, Any]) -> Fields:
     return {(group, name): frozenset([_text(value)]) for name, value in values.items() if value is not None}
 
 
-def _facts_of_a_run(row: Row) -> dict[str, str]:
+def facts_of_a_run(row: Row) -> dict[str, str]:
+    """Those of the facts of a trial that are about where it ran, not about its model."""
     facts: dict[str, Any] = json.loads(row["facts"] or "{}")
-    known = ((name, value) for name, value in facts.items() if value is not None and name.startswith(FACTS_OF_A_RUN))
+    known = ((name, value) for name, value in facts.items() if value is not None and name.startswith(_FACTS_OF_A_RUN))
     return {name: _text(value) for name, value in known}
 
 

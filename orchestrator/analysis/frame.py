@@ -12,20 +12,10 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
-from orchestrator.analysis.axes import AXES, Axis, Key, Value, columns_of, grouped, sorting, values_of
+from orchestrator.analysis.axes import AXES, Axis, Key, Row, Value, columns_of, grouped, sorting, values_of
 from orchestrator.analysis.metrics import Metric, resolved
 from orchestrator.analysis.pooling import Policy, refuse_mixtures
-from orchestrator.analysis.ratios import (
-    RATIO_COLUMNS,
-    Priors,
-    Ratio,
-    Row,
-    Twin,
-    is_ok,
-    judged,
-    ratio_of,
-    twins_of,
-)
+from orchestrator.analysis.ratios import RATIO_COLUMNS, Priors, Ratio, Twin, is_ok, judged, ratio_of, twins_of
 from orchestrator.analysis.statistics import Estimate
 from orchestrator.analysis.tax import estimate_of, is_bound
 from runners.contract import Status
@@ -49,7 +39,6 @@ class Cell:
 
     @property
     def statuses(self) -> Mapping[Status, int]:
-        """How its trials ended."""
         return Counter(Status(row["status"]) for row in self.rows)
 
     @property
@@ -59,7 +48,6 @@ class Cell:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Where it was measured."""
         return tuple(sorted(_texts(row["host"] for row in self.measured)))
 
     @property
@@ -168,12 +156,10 @@ class Frames:
     _known: dict[Metric, Frame] = field(default_factory=dict, compare=False, repr=False)
 
     def by(self, metric: Metric) -> Frame:
-        """That of a metric."""
         return self._known.setdefault(metric, Frame((), metric, campaigns=self.campaigns))
 
 
 def frame_columns(metric: Metric, key: Sequence[Axis] = ()) -> list[str]:
-    """The columns that frames are made from."""
     wanted = [*AXES.values(), *key]
     return list(dict.fromkeys([*columns_of(wanted), *metric.columns, *RATIO_COLUMNS, "reason", "steady", FLAGS]))
 

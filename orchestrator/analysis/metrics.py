@@ -44,7 +44,6 @@ class Metric:
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether more is better."""
         return self._metadata("better") == "higher"
 
     @property
@@ -93,19 +92,12 @@ def default_metric(devices: set[str]) -> Metric:
     A call on a GPU returns before its work is done; back-to-back calls are what the paper timed there. Where trials of
     both are chosen, each has its own (`USUAL_LATENCY`).
     """
-    on_cpu = {device == "cpu" for device in devices}
-    if len(on_cpu) > 1:
-        return USUAL_LATENCY
-    return METRICS["latency_sync" if True in on_cpu else "latency_pipelined"]
+    found = {USUAL_LATENCY.on(device) for device in devices}
+    return found.pop() if len(found) == 1 else USUAL_LATENCY
 
 
 def resolved(rows: Sequence[Mapping[str, Any]], metric: Metric) -> list[Any]:
-    """Rows in whose columns the metric stands, whichever device a trial ran on.
-
-    Args:
-        rows: with the columns of the metric.
-        metric: one that is the same on all devices leaves the rows as they are.
-    """
+    """Rows in whose columns the metric stands, whichever device a trial ran on."""
     if metric.by_device is None:
         return list(rows)
     found = []
@@ -119,11 +111,8 @@ def resolved(rows: Sequence[Mapping[str, Any]], metric: Metric) -> list[Any]:
     return found
 
 
-def _sync(name: str, statistic: str, meaning: str) -> Metric:
-    return Metric(name, f"latency_sync_{statistic}_s", meaning, count="latency_sync_samples")
-
-
 _CPU_TIME: Final = "cpu_time_per_call_s"
+_PERCENTILES: Final = tuple((f"p{number}", f"{number}th percentile") for number in (10, 25, 75, 90))
 _ALL: Final = (
     Metric(
         *("latency_sync", "latency_sync_median_s", "one call at a time, median"),
@@ -136,12 +125,13 @@ _ALL: Final = (
         count="latency_pipelined_samples",
     ),
     Metric("latency_legacy", "latency_legacy_s", "the paper's procedure: mean of 100 passes"),
-    _sync("latency_sync_min", "min", "one call at a time, minimum"),
-    _sync("latency_sync_p10", "p10", "one call at a time, 10th percentile"),
-    _sync("latency_sync_p25", "p25", "one call at a time, 25th percentile"),
-    _sync("latency_sync_p75", "p75", "one call at a time, 75th percentile"),
-    _sync("latency_sync_p90", "p90", "one call at a time, 90th percentile"),
-    _sync("latency_sync_mean", "mean", "one call at a time, mean"),
+    *(
+        Metric(
+            *(f"latency_sync_{name}", f"latency_sync_{name}_s", f"one call at a time, {meaning}"),
+            count="latency_sync_samples",
+        )
+        for name, meaning in (("min", "minimum"), *_PERCENTILES, ("mean", "mean"))
+    ),
     Metric(
         *("latency_pipelined_mean", "latency_pipelined_mean_s", "one of many back-to-back calls, mean"),
         count="latency_pipelined_samples",

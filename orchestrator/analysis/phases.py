@@ -28,12 +28,10 @@ class TimeSpent:
 
     @property
     def total_s(self) -> float:
-        """All of it."""
         return sum(self.by_phase.values()) + self.between_s
 
 
 def phase_columns() -> list[str]:
-    """The columns of `trials` that `time_spent` needs."""
     return [*_PLACE, "session_id", "started_at", "finished_at", *_OWN, *_SHARED]
 
 

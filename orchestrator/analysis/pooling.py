@@ -82,11 +82,6 @@ def pools(names: tuple[str, ...], option: str | None = None) -> frozenset[Pool]:
 def refuse_mixtures(cells: Mapping[Key, Sequence[Row]], key: Sequence[Axis], policy: Policy) -> None:
     """Measured trials of one cell must not differ in what makes them something else.
 
-    Args:
-        cells: measured trials by key.
-        key: the axes of the keys.
-        policy: what may be pooled.
-
     Raises:
         ConfigurationError: they do; names the coarsest axis, values, a cell and the ways out.
     """
@@ -119,12 +114,6 @@ def refuse_to_compare(
     sides: tuple[Sequence[Row], Sequence[Row]], text: str, metric: Metric, free: Iterable[str]
 ) -> None:
     """The two sides of a ratio must not mean different things.
-
-    Args:
-        sides: measured trials of a cell and of its baseline.
-        text: the cell in words.
-        metric: what is compared.
-        free: names of the axes in which the sides may differ.
 
     Raises:
         ConfigurationError: they do.

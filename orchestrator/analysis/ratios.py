@@ -15,14 +15,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from orchestrator.analysis.axes import grouped
+from orchestrator.analysis.axes import Row, grouped, sorting
 from orchestrator.analysis.statistics import Estimate, Floats, mean_ratio, unpaired_ratio
 from orchestrator.analysis.verdict import MARGIN, UNJUDGED, Judgement, Verdict, judge_family
 from orchestrator.store.schema import EXECUTION, RUN, WORK
 from runners.contract import Interleaving, Status
 from runners.statistics.moderation import Prior, Spread, fitted_prior
 
-Row = Mapping[str, Any]
 Place = tuple[str, str]
 """Campaign and host."""
 Visit = tuple[str, str, int]
@@ -90,7 +89,6 @@ class Ratio:
 
     @property
     def verdict(self) -> Verdict:
-        """What the rule calls it."""
         return self.judgement.verdict
 
     @property
@@ -150,14 +148,7 @@ class Priors:
 
 
 def ratio_of(ours: Sequence[Row], theirs: Sequence[Row], reading: Reading, priors: Priors) -> Ratio | None:
-    """How many times better one side is than another; null where a side is empty or a value is missing or not above 0.
-
-    Args:
-        ours: trials that count, with `RATIO_COLUMNS` and the columns of the reading.
-        theirs: those of the baseline.
-        reading: what is compared.
-        priors: of the campaigns of both.
-    """
+    """How many times better one side is than another; null without a value above 0 on each."""
     if not ours or not theirs or any(not (row[reading.column] or 0) > 0 for row in (*ours, *theirs)):
         return None
     pairing, pairs = _pairs(ours, theirs)
@@ -206,12 +197,10 @@ def samples_of(row: Row, count: str | None) -> int:
 
 
 def place_of(row: Row) -> Place:
-    """Where a trial ran."""
     return row["campaign_id"], row["host"] or ""
 
 
 def visit_of(row: Row) -> Visit:
-    """When and where a trial ran."""
     return (*place_of(row), row["round"])
 
 
@@ -290,12 +279,7 @@ def _groups(rows: Iterable[Row]) -> list[Group]:
         sides = groups.setdefault(tuple(row[name] for name in _GROUP), {})
         side = (row["backend"] != BASELINE, *(row[name] for name in _SIDE))
         sides.setdefault(side, {}).setdefault(row["replicate"], []).append(row)
-    return [dict(sorted(groups[key].items())) for key in sorted(groups, key=_order)]
-
-
-def _order(key: Iterable[Any]) -> list[tuple[int, str]]:
-    """Numbers by size, texts by alphabet."""
-    return [(value, "") if isinstance(value, int) else (0, str(value)) for value in key]
+    return [dict(sorted(groups[key].items())) for key in sorted(groups, key=sorting)]
 
 
 def _beside(group: Group, column: str) -> Iterator[_Pair]:
@@ -334,26 +318,26 @@ def _pair_s(pairs: Sequence[_Pair], pairing: Pairing) -> float | None:
     """Of a session from its first start to its last end, of a round the time of both."""
     found = []
     for pair in pairs:
-        times = [_times(row) for side in pair for row in side]
-        if any(span is None for span in times):
+        times = _times([row for side in pair for row in side])
+        if times is None:
             return None
-        known = [span for span in times if span is not None]
         if pairing is Pairing.TURNS:
-            found.append((max(end for _, end in known) - min(start for start, _ in known)).total_seconds())
+            found.append((max(end for _, end in times) - min(start for start, _ in times)).total_seconds())
         else:
-            found.append(sum((end - start).total_seconds() for start, end in known))
+            found.append(sum((end - start).total_seconds() for start, end in times))
     return float(np.median(found))
 
 
 def _unpaired_s(*sides: Sequence[Row]) -> float | None:
     """Of one process more on each side."""
-    times = [[_times(row) for row in side] for side in sides]
-    if any(span is None for side in times for span in side):
+    times = [found for side in sides if (found := _times(side)) is not None]
+    if len(times) < len(sides):
         return None
-    return float(
-        sum(np.median([(span[1] - span[0]).total_seconds() for span in side if span is not None]) for side in times)
-    )
+    return float(sum(np.median([(end - start).total_seconds() for start, end in side]) for side in times))
 
 
-def _times(row: Row) -> tuple[datetime, datetime] | None:
-    return None if row["finished_at"] is None else (row["started_at"], row["finished_at"])
+def _times(rows: Sequence[Row]) -> list[tuple[datetime, datetime]] | None:
+    """When trials started and ended; null if one does not say."""
+    if any(row["finished_at"] is None for row in rows):
+        return None
+    return [(row["started_at"], row["finished_at"]) for row in rows]

@@ -10,10 +10,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from orchestrator.analysis.axes import Shape, backend_name, grouped, shape_of
-from orchestrator.analysis.frame import Cell, Frame, cell_of, frame_columns, last_attempts
+from orchestrator.analysis.axes import Row, Shape, backend_name, grouped, shape_of
+from orchestrator.analysis.frame import Frame, cell_of, frame_columns, last_attempts
 from orchestrator.analysis.metrics import METRICS, Metric
-from orchestrator.analysis.ratios import Ratio, Row
+from orchestrator.analysis.ratios import Ratio
 from orchestrator.analysis.statistics import Estimate
 from orchestrator.analysis.tax import complete, stored
 from runners.contract import Status
@@ -75,30 +75,20 @@ class Comparison:
 
 
 def reproduction_columns() -> list[str]:
-    """The columns of `trials` that `compare_sides` needs."""
     return stored(_COLUMNS)
 
 
 def compare_sides(then: pa.Table, now: pa.Table, sides: Sequence[Sides]) -> tuple[Comparison, ...]:
-    """Compares configurations, in the order of `sides`.
-
-    Args:
-        then: the trials of the campaign that was reproduced, with at least `reproduction_columns`.
-        now: those of the new one.
-        sides: what is compared with what.
-    """
+    """Compares configurations, in the order of `sides`."""
     tables = [complete(table, _COLUMNS).to_pylist() for table in (then, now)]
     rows = last_attempts(row for table in tables for row in table)
     frames = {name: Frame(rows, metric, campaigns=rows) for name, metric in MODES.items()}
     # Replicate 1 exists for the A/A control only
-    by_place = grouped((row for row in rows if row["replicate"] == 0), _place)
+    firsts = (row for row in rows if row["replicate"] == 0)
+    by_place = grouped(firsts, lambda row: TrialPlace(row["campaign_id"], row["host"] or "", row["trial_key"]))
     found = [_comparison(pair, by_place.get(pair.then, []), by_place.get(pair.now, []), frames) for pair in sides]
     ratios = iter(frames["one call at a time"].judged(mode.ratio for bare in found for mode in bare.modes))
     return tuple(replace(bare, modes=tuple(replace(mode, ratio=next(ratios)) for mode in bare.modes)) for bare in found)
-
-
-def _place(row: Row) -> TrialPlace:
-    return TrialPlace(row["campaign_id"], row["host"] or "", row["trial_key"])
 
 
 def _comparison(sides: Sides, then: Sequence[Row], now: Sequence[Row], frames: Mapping[str, Frame]) -> Comparison:
@@ -111,14 +101,11 @@ def _comparison(sides: Sides, then: Sequence[Row], now: Sequence[Row], frames: M
         batch=described["batch"],
         backend=backend_name(described),
         modes=tuple(
-            _mode(name, frames[name], *pair) for name, pair in cells.items() if any(cell.measured for cell in pair)
+            ModeComparison(name, old.estimate, new.estimate, frames[name].ratio(new.measured, old.measured))
+            for name, (old, new) in cells.items()
+            if old.measured or new.measured
         ),
         statuses_then=before.statuses,
         statuses_now=after.statuses,
         reasons_now=after.reasons,
     )
-
-
-def _mode(name: str, frame: Frame, then: Cell, now: Cell) -> ModeComparison:
-    ratio = frame.ratio(now.measured, then.measured)
-    return ModeComparison(name, then.estimate, now.estimate, ratio)

@@ -1,5 +1,6 @@
 """Trials of one moment of the store, chosen by conditions on axes. No more columns are read than are asked for."""
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,9 +10,9 @@ from typing import Any, Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orchestrator.analysis.axes import AXES, Axis, Value, with_sweeps
+from orchestrator.analysis.axes import AXES, Axis, Value, grouped, with_sweeps
 from orchestrator.analysis.conditions import NEWEST, Condition, accepted
-from orchestrator.analysis.confounders import Dimensions
+from orchestrator.analysis.confounders import Confounders, Dimensions, change_columns, facts_of_a_run, row_id
 from orchestrator.analysis.frame import IDENTITY, Frame, context_columns, frame_columns, last_attempts
 from orchestrator.analysis.metrics import Metric, default_metric, resolved
 from orchestrator.analysis.pooling import Policy
@@ -37,16 +38,14 @@ class Snapshot:
 
     @classmethod
     def of(cls, results: Results) -> Self:
-        """The store as it is now."""
         view = results.view()
         return cls(view, tuple(Selection(view, "campaigns", None, CAMPAIGN_COLUMNS).arrow().to_pylist()))
 
     @property
     def started(self) -> Mapping[str, datetime]:
-        """When each campaign started."""
         return {row["campaign_id"]: row["started_at"] for row in self.campaigns}
 
-    def dimensions(self, rows: Collection[Row]) -> Dimensions:
+    def dimensions(self, rows: Collection[Mapping[str, Any]]) -> Dimensions:
         """What some trials refer to."""
 
         def of(table: str, key: str, *columns: str) -> pa.Table:
@@ -58,6 +57,24 @@ class Snapshot:
             of("environments", "environment_id", "versions", "facts", "image_config_sha256"),
             of("campaigns", "campaign_id", "taxmeter_version", "git_commit"),
         )
+
+    def confounders(self, rows: Iterable[Mapping[str, Any]], *, conditions: bool) -> Confounders:
+        """What tells the differences between some trials.
+
+        Of their facts it keeps as little as tells where they ran, for there may be very many trials; load, clocks and
+        the like only if `conditions` are asked for.
+        """
+        trials = grouped(rows, lambda row: row["campaign_id"])
+        found: list[Row] = []
+        texts: dict[str, str] = {}
+        for campaign in sorted(trials):
+            here = _within("trial_id", [row["trial_id"] for row in trials[campaign]])
+            for row in self.rows(change_columns(), here & (pc.field("campaign_id") == campaign)):
+                lean = {"facts": json.dumps(facts_of_a_run(row)), "protocol": row["protocol"]}
+                row |= {name: texts.setdefault(text, text) for name, text in lean.items()}
+                row["conditions_before"] = row["conditions_before"] if conditions else None
+                found.append(row)
+        return Confounders(self.dimensions(found), {row_id(row): row for row in found})
 
     def condition(self, conditions: Sequence[Condition]) -> pc.Expression | None:
         """Conditions as the store takes them; null if there are none.
@@ -95,15 +112,7 @@ class Snapshot:
         *,
         compared: bool = True,
     ) -> Frame:
-        """The frame of some trials.
-
-        Args:
-            rows: of `trials`.
-            condition: by which they were chosen.
-            metric: whose columns are read.
-            policy: how to compare.
-            compared: whether there will be ratios, for which the rest of their campaigns is read.
-        """
+        """The frame of some trials."""
         campaigns = sorted({row["campaign_id"] for row in rows}) if compared else []
         rest: list[Row] = []
         if campaigns and condition is not None:
@@ -111,12 +120,18 @@ class Snapshot:
             rest = self.rows(context_columns(metric), pc.field("campaign_id").isin(campaigns) & others)
         return Frame(rows, metric, policy, [*rows, *rest] if compared else [], self.started)
 
-    def whole(self, campaigns: Collection[str], metric: Metric) -> list[Row]:
-        """All trials of campaigns, both halves of A/A pairs, as `Frame` needs them."""
-        if not campaigns:
-            return []
-        here = pc.field("campaign_id").isin(sorted(campaigns))
-        return self.rows(context_columns(metric), here)
+    def whole(self, rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> list[Row]:
+        """All trials of the campaigns of some, both halves of A/A pairs, as `Frame` needs them."""
+        return self.rows(columns, _within("campaign_id", {row["campaign_id"] for row in rows}))
+
+    def raw_values(self, condition: Condition) -> list[tuple[Any, ...]]:
+        """What stands in the columns of its axis where a condition is met.
+
+        Raises:
+            ConfigurationError: no trial meets it.
+        """
+        known = self.values(condition.axis)
+        return [values for value in accepted(condition, known.keys()) for values in known[value]]
 
     def values(self, axis: Axis, condition: pc.Expression | None = None) -> dict[Value, list[tuple[Any, ...]]]:
         """The values that trials have on an axis, each with what stands in its columns."""
@@ -139,9 +154,7 @@ class Snapshot:
         return complete(table, columns, whole)
 
     def _expression(self, condition: Condition) -> pc.Expression:
-        known = self.values(condition.axis)
-        raw = [values for value in accepted(condition, known.keys()) for values in known[value]]
-        columns = condition.axis.columns
+        raw, columns = self.raw_values(condition), condition.axis.columns
         if len(columns) == 1:
             return _within(columns[0], [values[0] for values in raw])
         pairs = [zip(columns, ([value] for value in values), strict=True) for values in raw]
@@ -167,8 +180,6 @@ def _within(column: str, values: Collection[Any]) -> pc.Expression:
         return pc.scalar(value=False)
     known = [value for value in values if value is not None]
     field = pc.field(column)
-    if not values:
-        return pc.scalar(value=False)
     if len(known) == len(values):
         return field.isin(known)
     return field.isin(known) | field.is_null() if known else field.is_null()

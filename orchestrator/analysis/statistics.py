@@ -77,10 +77,7 @@ def median_of_values(values: Floats, samples: int) -> Estimate:
     if len(values) >= MANY_PROCESSES:
         low, high = _order_interval(np.sort(values))
         return Estimate(float(np.median(values)), low, high, len(values), samples)
-    if values.min() > 0:
-        _, lower, upper = log_t_interval(values)
-    else:
-        _, lower, upper = t_interval(values)
+    _, lower, upper = (log_t_interval if values.min() > 0 else t_interval)(values)
     return Estimate(float(np.median(values)), lower, upper, len(values), samples)
 
 
@@ -111,11 +108,6 @@ def unpaired_ratio(numerators: Floats, denominators: Floats, samples: int) -> Es
     """The ratio of two geometric means whose processes have nothing to do with each other.
 
     Welch's t on the logarithms (Biometrika 34, 1947), with Satterthwaite's degrees of freedom.
-
-    Args:
-        numerators: one median per process.
-        denominators: one median per process.
-        samples: number of samples behind both, carried along.
 
     Raises:
         ValueError: there is none of either, or a value that is not above 0.

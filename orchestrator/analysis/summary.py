@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from orchestrator.analysis.axes import Shape, backend_name, grouped, shape_of
-from orchestrator.analysis.frame import FLAGS, Frame, cell_of, last_attempts
+from orchestrator.analysis.axes import Row, Shape, backend_name, grouped, shape_of
+from orchestrator.analysis.frame import FLAGS, Cell, Frame, cell_of, last_attempts
 from orchestrator.analysis.metrics import METRICS
-from orchestrator.analysis.ratios import BASELINE, RATIO_COLUMNS, Ratio, Row, Twin, is_ok
+from orchestrator.analysis.ratios import BASELINE, RATIO_COLUMNS, Ratio, Twin, is_ok
 from orchestrator.analysis.statistics import Estimate
 from orchestrator.analysis.tax import complete, estimate_of, stored
 from orchestrator.analysis.transition import Transition, transition_of
@@ -127,7 +127,6 @@ class _Key(NamedTuple):
 
     @classmethod
     def of(cls, row: Row) -> "_Key":
-        """That of a trial."""
         backend = row["backend"] != BASELINE, backend_name(row)
         return cls(_setting(row), shape_of(row), row["batch"], *backend, row["trial_key"])
 
@@ -153,9 +152,6 @@ _COLUMNS: Final = tuple(
 def summarise(trials: pa.Table) -> Summary:
     """Summarises the trials of one campaign, as the store returns them.
 
-    Args:
-        trials: at least the columns of `columns()`.
-
     Raises:
         ValueError: the trials are of several campaigns, whose rounds do not pair.
     """
@@ -176,7 +172,6 @@ def summarise(trials: pa.Table) -> Summary:
 
 
 def columns() -> list[str]:
-    """The columns that a summary needs."""
     return stored(_COLUMNS)
 
 
@@ -194,22 +189,22 @@ def _settings(rows: Sequence[Row]) -> tuple[SettingSummary, ...]:
     twins = grouped(frame.twins, lambda twin: _setting(twin.row))
     found = []
     for setting, keys in grouped(cells, lambda key: key.setting).items():
-        shown = tuple(_cell(key, groups[key], cells[key].measured, ratios[key]) for key in keys)
+        shown = tuple(_cell(key, groups[key], cells[key], ratios[key]) for key in keys)
         here = [row for key in keys for row in groups[key]]
         if any(cell.latency for cell in shown):
             found.append(SettingSummary(here[0], shown, tuple(twins.get(setting, ())), _turnings(here)))
     return tuple(found)
 
 
-def _cell(key: _Key, rows: Sequence[Row], measured: Sequence[Row], ratio: Ratio | None) -> SummaryCell:
+def _cell(key: _Key, rows: Sequence[Row], cell: Cell, ratio: Ratio | None) -> SummaryCell:
     """The second halves of A/A pairs count where it is about how trials ended."""
     ok = [row for row in rows if is_ok(row)]
     floor = estimate_of((row for row in ok if row["replicate"] == 0), "dispatch_floor_s")
     problems = (row["dispatch_floor_problem"] for row in ok)
     return SummaryCell(
         *(key.shape, key.batch, key.backend),
-        latency=estimate_of(measured, _LATENCY.column, _LATENCY.count),
-        fastest=estimate_of(measured, _FASTEST.column, _FASTEST.count),
+        latency=cell.estimate,
+        fastest=estimate_of(cell.measured, _FASTEST.column, _FASTEST.count),
         ratio=ratio,
         floor=floor,
         floor_proven=any(row["dispatch_floor_valid"] is True for row in ok),
@@ -231,12 +226,7 @@ def _turnings(rows: Sequence[Row]) -> tuple[Turning, ...]:
 
 
 def failure_groups(rows: Iterable[Row], name: Callable[[Row], str]) -> tuple[FailureGroup, ...]:
-    """Trials that did not end ok, those that ended alike for the same reason together.
-
-    Args:
-        rows: of each trial the attempt that counts.
-        name: what a trial is but for its batch.
-    """
+    """Trials that did not end ok, those that ended alike for the same reason together."""
     names = ("host", "environment", "isolation", "status", "reason")
     groups = grouped((row for row in rows if not is_ok(row)), lambda row: tuple(row[column] or "" for column in names))
     return tuple(

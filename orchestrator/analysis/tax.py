@@ -22,7 +22,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from orchestrator.analysis.ratios import Row, Visit, by_visit, is_ok, samples_of
+from orchestrator.analysis.axes import Row
+from orchestrator.analysis.ratios import Visit, by_visit, is_ok, samples_of
 from orchestrator.analysis.statistics import Estimate, median_of_values, over_processes
 from orchestrator.store import PLACE
 from runners.contract import TWIN_GROWTH
@@ -54,20 +55,13 @@ class Regime(Enum):
     COMPUTE_BOUND = "compute-bound"
 
 
-@dataclass(frozen=True)
-class Band:
-    """The loads between which a trial is mixed."""
-
-    low: float
-    high: float
-
-
-BANDS: Final[Mapping[str, Band]] = {
+BANDS: Final = {
     # Floor over the rest of the latency is 1.1 where the latency is 2.1 / 1.1 floors.
-    "cpu": Band((1 + UPPER) / (2 * UPPER), (1 + LOWER) / (2 * LOWER)),
-    "cuda": Band(1 / UPPER, 1 / LOWER),
+    "cpu": ((1 + UPPER) / (2 * UPPER), (1 + LOWER) / (2 * LOWER)),
+    "cuda": (1 / UPPER, 1 / LOWER),
 }
-"""By device. The load is 1 where the regime changes: on a GPU busy over dispatch, on a CPU latency over two floors."""
+"""The loads between which a trial is mixed, by device. The load is 1 where the regime changes: on a GPU busy over
+dispatch, on a CPU latency over two floors."""
 
 _FLOOR_KEY: Final = ("campaign_id", *PLACE, "dispatch_floor_structure")
 _MEASURED: Final = (
@@ -148,8 +142,8 @@ _QUERY: Final = f"""
         FROM floored
     )
     SELECT *, CASE
-        WHEN {_LOAD} < {_BAND.format(BANDS["cpu"].low, BANDS["cuda"].low)} THEN '{Regime.FRAMEWORK_BOUND.value}'
-        WHEN {_LOAD} > {_BAND.format(BANDS["cpu"].high, BANDS["cuda"].high)} THEN '{Regime.COMPUTE_BOUND.value}'
+        WHEN {_LOAD} < {_BAND.format(BANDS["cpu"][0], BANDS["cuda"][0])} THEN '{Regime.FRAMEWORK_BOUND.value}'
+        WHEN {_LOAD} > {_BAND.format(BANDS["cpu"][1], BANDS["cuda"][1])} THEN '{Regime.COMPUTE_BOUND.value}'
         WHEN {_LOAD} IS NOT NULL THEN '{Regime.MIXED.value}' END AS regime
     FROM taxed
 """
@@ -213,11 +207,11 @@ class Load:
     @property
     def regime(self) -> Regime:
         """The whole interval must lie beyond the band; without an interval the value itself decides."""
-        found, band = self.estimate, BANDS[self.device]
-        if (found.value if found.high is None else found.high) < band.low:
+        found, (least, most) = self.estimate, BANDS[self.device]
+        if (found.value if found.high is None else found.high) < least:
             return Regime.FRAMEWORK_BOUND
         low = found.value if found.low is None else found.low
-        return Regime.COMPUTE_BOUND if low > band.high else Regime.MIXED
+        return Regime.COMPUTE_BOUND if low > most else Regime.MIXED
 
     @property
     def is_decided(self) -> bool:
@@ -239,11 +233,6 @@ def load_of(rows: Iterable[Row], device: str) -> Load | None:
     """The load of the trials of one configuration; null if nothing tells it."""
     found = over_processes(loads(rows, device).values())
     return None if found is None else Load(device, found)
-
-
-def pace(device: str) -> str:
-    """The column of the latency that the regime is about: on a GPU that of back-to-back calls."""
-    return "latency_sync_median_s" if device == "cpu" else "latency_pipelined_median_s"
 
 
 def proven(rows: Iterable[Row]) -> list[Row]:
@@ -309,13 +298,7 @@ def tax_of(rows: Sequence[Row], device: str) -> Tax:
 
 
 def estimate_of(rows: Iterable[Row], column: str, count: str | None = None) -> Estimate | None:
-    """The median of a column over the processes that ended well and have it, of a bound the least; null without any.
-
-    Args:
-        rows: trials.
-        column: of them.
-        count: the column with the number of samples, as metrics have it.
-    """
+    """The median of a column over the processes that ended well and have it, of a bound the least; null without any."""
     known = [row for row in rows if is_ok(row) and row[column] is not None]
     if not known:
         return None

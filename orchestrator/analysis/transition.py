@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from orchestrator.analysis.ratios import Row
+from orchestrator.analysis.axes import Row
 from orchestrator.analysis.statistics import Floats
 from orchestrator.analysis.tax import loads
 from runners.statistics.moderation import LEVEL
@@ -66,21 +66,13 @@ class Transition:
 
 
 def transition_of(series: Mapping[int, Sequence[Row]], device: str) -> Transition | None:
-    """The transition of trials by batch; null without a load at two batches.
-
-    Args:
-        series: trials of one device by batch.
-        device: `cpu` or `cuda`.
-    """
+    """The transition of trials by batch; null without a load at two batches."""
     known = {batch: visits for batch, rows in series.items() if (visits := loads(rows, device))}
     return transition(known) if len(known) > 1 else None
 
 
 def transition(loads_by_batch: Mapping[int, Mapping[Round, float]]) -> Transition:
     """The batch at which the load is 1.
-
-    Args:
-        loads_by_batch: loads by batch and round, above 0.
 
     Raises:
         ValueError: fewer than 2 batches, a batch without a round, or a value that is not above 0.

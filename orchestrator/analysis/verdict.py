@@ -43,7 +43,6 @@ class Verdict(Enum):
 
     @property
     def is_different(self) -> bool:
-        """Whether it calls the two sides different."""
         return self.direction != 0
 
     @property
@@ -75,10 +74,6 @@ def judge_family(ratios: Sequence[Estimate], margin: float = MARGIN) -> tuple[Ju
     """Judges ratios that are looked at together: in 95 of 100 families without a difference, none is called different.
 
     A ratio without an interval is undecided, and counts for nothing in the family.
-
-    Args:
-        ratios: with Student's t on logarithms behind their intervals.
-        margin: within which two things are equivalent; 0.03 is 3 %.
     """
     different, level = _beyond(ratios, [abs(math.log(ratio.value)) for ratio in ratios])
     return tuple(_judgement(ratio, number in different, level, margin) for number, ratio in enumerate(ratios))

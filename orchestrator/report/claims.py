@@ -47,7 +47,6 @@ def render_claims(decisions: Sequence[Decision], *, detailed: bool) -> Renderabl
 
 
 def _has_number(decision: Decision) -> bool:
-    """Whether anything was measured for a claim."""
     return any(judged.case.figure is not None for judged in decision.cases) or bool(decision.left_out)
 
 
@@ -60,9 +59,7 @@ def _table(decisions: Sequence[Decision]) -> Table:
         # What is not decided is told below, with its count; beside the words the numbers would have no place.
         count = "" if decision.finding is Finding.NOT_ENOUGH_DATA else f" {_count(decision)}"
         published = "" if decision.agreement in (None, Agreement.NOT_ENOUGH_DATA) else f", {published_text(decision)}"
-        number = (
-            f"{number_text(decision)} {_with_unit(decision.claim, decision.claim.statistic.threshold.text)}{published}"
-        )
+        number = f"{number_text(decision)} {_bound(decision.claim)}{published}"
         table.add_row(
             Text(f"{decision.finding.value}{count}", style=_COLOURS[decision.finding]), decision.claim.id, number
         )
@@ -93,13 +90,12 @@ def least_lines(decisions: Sequence[Decision]) -> Iterator[str]:
 
 
 def claims_markdown(decisions: Sequence[Decision]) -> str:
-    """A page."""
     lines = ["# Claims", "", counts_text(decisions), "", *least_lines(decisions), ""]
     lines += markdown.head(["", "claim", "number", "must be", "cases", "published"])
     for decision in decisions:
-        bound = _with_unit(decision.claim, decision.claim.statistic.threshold.text)
         verdict, number, published = decision.finding.value, number_text(decision), published_text(decision)
-        lines.append(markdown.row([verdict, decision.claim.text, number, bound, _count(decision), published]))
+        told = [verdict, decision.claim.text, number, _bound(decision.claim), _count(decision), published]
+        lines.append(markdown.row(told))
     for decision in decisions:
         lines += ["", f"## {decision.claim.id}: {decision.finding.value}", "", decision.claim.text, ""]
         lines += [f"- {text}" for text, _ in _lines(decision)]
@@ -160,7 +156,7 @@ def _lines(decision: Decision) -> Iterator[tuple[str, bool]]:
     claim = decision.claim
     each = "in all cases" if claim.holds_for == "all" else "in one case at least"
     holding = f"; is in {decision.count(Finding.HOLDS)} of {len(decision.cases)}" if decision.cases else ""
-    yield f"{_subject(decision)} {_with_unit(claim, claim.statistic.threshold.text)} {each}{holding}", False
+    yield f"{_subject(decision)} {_bound(claim)} {each}{holding}", False
     says = f"says: “{claim.quote}”" if claim.quote else f"says, in other words: {claim.paraphrase}"
     yield f"{claim.source} {says}", False
     if decision.agreement is not None:
@@ -217,9 +213,9 @@ def _digits(value: float, figure: Figure) -> str:
     return f"{value:.2f}" if figure.scale is Scale.LINEAR else f"{value:.3g}"
 
 
-def _with_unit(claim: Claim, bound: str) -> str:
+def _bound(claim: Claim) -> str:
     # As it was written, so that it is known again, and not in the unit that fits the number.
-    return bound if claim.unit == "1" else f"{bound} {claim.unit}"
+    return claim.statistic.threshold.text + ("" if claim.unit == "1" else f" {claim.unit}")
 
 
 def _subject(decision: Decision) -> str:
@@ -237,7 +233,6 @@ def _subject(decision: Decision) -> str:
 
 
 def _count(decision: Decision) -> str:
-    """In how many cases it holds."""
     return f"{decision.count(Finding.HOLDS)}/{len(decision.cases)}" if decision.cases else ""
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.analysis import Change, Pairing, Ratio
-from orchestrator.analysis.axes import DEFAULTS, Axis, Key, Value, grouped
+from orchestrator.analysis.axes import DEFAULTS, Axis, Key, grouped, key_text
 from orchestrator.analysis.comparison import SIDE, Cell, ComparisonTable, Difference, Entry
 from orchestrator.report.text import (
     GROUPS,
@@ -45,12 +45,7 @@ _PAIRED: Final = {
 
 
 def render_comparison(table: ComparisonTable, width: int) -> RenderableType:
-    """The table, its verdicts, what was not measured and what else differs.
-
-    Args:
-        table: of `compare` or `compare_selections`.
-        width: columns of the terminal.
-    """
+    """The table, its verdicts, what was not measured and what else differs."""
     parts: list[RenderableType] = [Text(line) for line in _heading(table)]
     parts.extend(_tables(table, width))
     parts.append(Text())
@@ -73,14 +68,13 @@ def render_differences(table: ComparisonTable) -> Iterator[RenderableType]:
 
 
 def render_changes(changes: Sequence[tuple[Change, str]], most: int | None = None) -> Iterator[RenderableType]:
-    """Fields that differ, by group, those first that explain a difference most often.
+    """Fields that differ, by group, those first that explain a difference most often."""
 
-    Args:
-        changes: with what stands behind each.
-        most: of a group; all if null.
-    """
+    def rank(pair: tuple[Change, str]) -> int:
+        return next((at for at, name in enumerate(_TELLING) if pair[0].field.startswith(name)), len(_TELLING))
+
     for group, found in grouped(changes, lambda pair: pair[0].group).items():
-        here = sorted(found, key=_rank) if most else found
+        here = sorted(found, key=rank) if most else found
         yield Text(f"  {GROUPS.get(group, group)}")
         for change, where in here[:most]:
             yield indented(f"{change.field}: {change.then} → {change.now}{where}", 4)
@@ -119,10 +113,6 @@ def pairing_text(table: ComparisonTable) -> str:
 def pairing_mark(ratio: Ratio, table: ComparisonTable) -> str:
     """What stands behind a ratio that was found in another way than most."""
     return "" if ratio.pairing is table.pairings[0] else f" {_PAIRED[ratio.pairing].partition(':')[0]}"
-
-
-def _rank(pair: tuple[Change, str]) -> int:
-    return next((at for at, name in enumerate(_TELLING) if pair[0].field.startswith(name)), len(_TELLING))
 
 
 def _heading(table: ComparisonTable) -> Iterator[str]:
@@ -164,7 +154,7 @@ def _tables(table: ComparisonTable, width: int) -> Iterator[RenderableType]:
     is_narrow = room < _CELL * len(columns)
     fitting = max(1, room // (_NARROW_CELL if is_narrow else _CELL))
     for head in dict.fromkeys(row[:heads] for row in rows):
-        yield Text("\n" + _named(row_axes[:heads], head) if heads else "", style="bold")
+        yield Text("\n" + (key_text(head, row_axes[:heads]) or "defaults") if heads else "", style="bold")
         for number, shown in enumerate(_chunks(columns, table, fitting)):
             if number:
                 yield Text()
@@ -317,8 +307,3 @@ def _label_count(row_axes: Sequence[Axis], rows: Sequence[Key], width: int) -> i
 def _label_width(where: Axis, rows: Sequence[Key], position: int) -> int:
     longest = max((len(where.shown(row[position])) for row in rows), default=0)
     return min(_LABEL, max(longest, len(where.name))) + 2
-
-
-def _named(of: Sequence[Axis], key: Sequence[Value]) -> str:
-    named = zip(of, key, strict=True)
-    return " ".join(f"{where.name}={value}" for where, value in named if value not in (None, DEFAULTS)) or "defaults"

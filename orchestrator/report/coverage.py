@@ -33,7 +33,8 @@ _NAMES: Final = tuple(axis.name for axis in _KEY)
 _REASON_LENGTH: Final = 400
 _PATH: Final = re.compile(r"(?<![\w.:/])/(?:[^\s/'\",:;()]+/)+(?=[^\s/'\",:;()])")
 _OTHER: Final = "other"
-_FAMILIES: Final = (*dict.fromkeys(info.family for info in WORKLOADS.values()), _OTHER)
+_FAMILY: Final = {name: info.family for name, info in WORKLOADS.items()}
+_FAMILIES: Final = (*dict.fromkeys(_FAMILY.values()), _OTHER)
 
 
 def coverage_columns() -> list[str]:
@@ -42,13 +43,7 @@ def coverage_columns() -> list[str]:
 
 
 def coverage_page(campaigns: Sequence[Mapping[str, Any]], trials: Sequence[pa.Table], environments: pa.Table) -> str:
-    """The page of campaigns; where several have a trial, the last of them counts.
-
-    Args:
-        campaigns: their rows of `campaigns`.
-        trials: for each of them its rows of `trials`, with at least the columns of `coverage_columns`.
-        environments: the table of that name.
-    """
+    """The page of campaigns; where several have a trial, the last of them counts."""
     found = [_last_attempts(table) for table in trials]
     missing = sum(
         max(0, campaign["planned_trials"] - sum(row["status"] != Status.SKIPPED.value for row in rows.values()))
@@ -101,7 +96,7 @@ def _section(cells: Sequence[Cell], versions: Mapping[str, Mapping[str, str]]) -
     notes = _Notes(frozenset(row["host"] for row in rows if row["host"]))
     backends = sorted({_of(cell, "backend") for cell in cells}, key=_backend_order)
     varying = [name for name in _COMMON if len({_of(cell, name) for cell in cells}) > 1]
-    families = grouped(cells, lambda cell: _family(_of(cell, "workload")))
+    families = grouped(cells, lambda cell: _FAMILY.get(_of(cell, "workload"), _OTHER))
     ordered = [name for name in _FAMILIES if name in families]
     yield from ["", "### How many", "", "Workloads that are ok, of those that were tried; skipped ones were not.", ""]
     yield from markdown.head(["family", *backends])
@@ -197,10 +192,6 @@ def _told(row: Mapping[str, Any], hosts: Iterable[str]) -> str:
     # A code span, so that nothing in it is taken for markup
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{fence} {text} {fence}" if len(fence) > 1 else f"`{text}`"
-
-
-def _family(workload: str) -> str:
-    return WORKLOADS[workload].family if workload in WORKLOADS else _OTHER
 
 
 def _backend_order(label: str) -> tuple[int, str]:

@@ -63,12 +63,6 @@ _FREE: Final = {True: "yes", False: "no", None: "not decided"}
 
 
 def render_explanation(found: Explanation, commands: Mapping[Lack, str]) -> RenderableType:
-    """The whole explanation.
-
-    Args:
-        found: of `explain`.
-        commands: what measures what is lacking; a lack without one is told without.
-    """
     parts: list[RenderableType] = [*_head(found), *_tax(found.tax, found.row["device"]), *_execution(found)]
     parts += [Text(), *_batches(found)]
     parts += [*_variants(found), *_alternatives(found), *_missing(found, commands)]
@@ -94,7 +88,6 @@ def _shares(title: str, of: str, seconds: Mapping[str, float]) -> Iterator[Rende
 
 
 def time_document(spent: TimeSpent) -> dict[str, Any]:
-    """The same as a JSON value."""
     phases = {**spent.by_phase, "between_s": spent.between_s}
     return {"trials": spent.trials, "total_s": spent.total_s, **phases, "campaigns": dict(spent.stages)}
 

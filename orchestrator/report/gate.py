@@ -20,9 +20,10 @@ from orchestrator.report.comparison import (
 from orchestrator.report.text import (
     calibration_line,
     count_text,
+    decision_lines,
     indented,
+    least_lines,
     percent_text,
-    power_lines,
     ratio_text,
     value_text,
 )
@@ -65,7 +66,6 @@ def render_gate(found: Gate) -> RenderableType:
 
 
 def gate_markdown(found: Gate) -> str:
-    """The decision as a section of Markdown."""
     lines = [f"## {'✅' if found.passed else '❌'} taxmeter gate: {_decision(found)}", "", _counts(found), ""]
     lines += [f"- {line}" for line in _heading(found)]
     shown = [cell for cell in found.cells if cell.outcome is not Outcome.NEW][:_IN_MARKDOWN]
@@ -119,7 +119,8 @@ def _heading(found: Gate) -> Iterator[str]:
     if how:
         yield f"Ratios are {how}."
     yield f"Allowed slow-down: {percent_text(found.max_slowdown)}. All cells are judged together (Holm)."
-    yield from power_lines(found.ratios, "Smallest slow-down that could have been proven")
+    yield from least_lines(found.ratios, "Smallest slow-down that could have been proven")
+    yield from decision_lines(found.ratios)
     yield from policy_lines(table)
     flagged = flagged_line(table)
     if flagged is not None:

@@ -9,7 +9,6 @@ def cell(text: str) -> str:
 
 
 def row(cells: Iterable[str]) -> str:
-    """A row of a table in Markdown."""
     return f"| {' | '.join(map(cell, cells))} |"
 
 

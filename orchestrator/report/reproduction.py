@@ -26,13 +26,7 @@ _ORDER = sorted(Verdict, key=lambda verdict: not verdict.is_equivalent)
 def render_reproduction(
     comparisons: Sequence[Comparison], differing: Sequence[Change], notes: Sequence[str]
 ) -> RenderableType:
-    """Then and now for each configuration, the counts of verdicts, and the fields that differ.
-
-    Args:
-        comparisons: of `compare_sides`.
-        differing: of `changes`.
-        notes: what was found about the environments, a line each.
-    """
+    """Then and now for each configuration, the counts of verdicts, and the fields that differ."""
     parts: list[RenderableType] = [
         Text(
             "Median latency [95 % interval] then and now. Ratio: latency then over latency now, above 1 is faster now; "
@@ -47,7 +41,11 @@ def render_reproduction(
     parts += [Text(line) for line in rule_lines(ratios, MARGIN)]
     parts.append(Text("Identity:", style="bold"))
     parts += [indented(note, 2) for note in notes]
-    parts.extend(_differing(differing))
+    if differing:
+        parts.append(Text("What else differs between then and now:", style="bold"))
+        parts.extend(render_changes([(change, "") for change in differing]))
+    else:
+        parts.append(Text("Nothing else that is known differs between then and now."))
     return Group(*parts)
 
 
@@ -101,11 +99,3 @@ def _counts(comparisons: Sequence[Comparison]) -> str:
     names = [*(_words(verdict).partition(":")[0] for verdict in _ORDER), None]
     counts = [f"{words.count(name)} {name or 'without a comparison'}" for name in names if name in words]
     return f"{', '.join(counts) or 'none'} (of {count_text(len(modes), 'ratio', 'ratios')})"
-
-
-def _differing(differing: Sequence[Change]) -> Iterator[RenderableType]:
-    if not differing:
-        yield Text("Nothing else that is known differs between then and now.")
-        return
-    yield Text("What else differs between then and now:", style="bold")
-    yield from render_changes([(change, "") for change in differing])

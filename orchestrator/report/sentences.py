@@ -20,13 +20,7 @@ _ALONE: Final = {
 
 
 def sentences(summary: SettingSummary, margin: float, name: Callable[[Shape], str]) -> Iterator[str]:
-    """What is how much faster, what the framework takes, up to where that matters: a sentence for each shape.
-
-    Args:
-        summary: of one setting.
-        margin: within which two things are equivalent; 0.03 is 3 %.
-        name: of a shape, by which it is told from the others of the setting.
-    """
+    """What is how much faster, what the framework takes, up to where that matters: a sentence for each shape."""
     for shape, cells in grouped(summary.cells, lambda cell: cell.shape).items():
         turnings = [turning for turning in summary.turnings if turning.shape == shape]
         said = [*_speed(cells, margin), *_framework(cells), *_turning(turnings)]
@@ -69,11 +63,15 @@ def _batches(batches: Iterable[int]) -> str:
 
 def _framework(cells: Sequence[SummaryCell]) -> Iterator[str]:
     """What the framework takes at least under the first backend with a floor, which is eager where it was measured."""
-    known = [cell for cell in cells if _has_floor(cell)]
-    if not known:
+    found = [
+        (cell, cell.floor.value / cell.latency.value)
+        for cell in cells
+        if cell.floor and cell.floor_proven and cell.latency and not is_above_call(cell) and not is_vague(cell.latency)
+    ]
+    if not found:
         return
-    backend = known[0].backend
-    shares = {cell.batch: _share(cell) for cell in known if cell.backend == backend}
+    backend = found[0][0].backend
+    shares = {cell.batch: share for cell, share in found if cell.backend == backend}
     first, last = next(iter(shares)), list(shares)[-1]
     ends = f"{percent_text(shares[first])} of a call"
     if first != last:
@@ -84,17 +82,6 @@ def _framework(cells: Sequence[SummaryCell]) -> Iterator[str]:
 def is_above_call(cell: SummaryCell) -> bool:
     """Whether a floor was disturbed so much that it is no bound: a call took less."""
     return cell.floor is not None and cell.latency is not None and cell.floor.value > cell.latency.value
-
-
-def _has_floor(cell: SummaryCell) -> bool:
-    is_measured = cell.floor is not None and cell.floor_proven and cell.latency is not None
-    return is_measured and not is_above_call(cell) and (cell.latency is None or not is_vague(cell.latency))
-
-
-def _share(cell: SummaryCell) -> float:
-    assert cell.floor is not None
-    assert cell.latency is not None
-    return cell.floor.value / cell.latency.value
 
 
 def _turning(turnings: Sequence[Turning]) -> Iterator[str]:

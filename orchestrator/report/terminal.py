@@ -23,8 +23,8 @@ from orchestrator.analysis import (
     Summary,
     SummaryCell,
 )
-from orchestrator.analysis.axes import backend_name, grouped, shape_of
-from orchestrator.analysis.ratios import BASELINE, Row
+from orchestrator.analysis.axes import Row, backend_name, grouped, shape_of
+from orchestrator.analysis.ratios import BASELINE
 from orchestrator.report.sentences import is_above_call, sentences
 from orchestrator.report.text import (
     calibration_line,
@@ -73,12 +73,7 @@ _APART_HOW = {
 
 
 def render(summary: Summary, intervals: bool = False) -> RenderableType:
-    """Sentences and a table per host and environment, the verdicts, what failed and why, and the totals.
-
-    Args:
-        summary: of one campaign.
-        intervals: with all intervals.
-    """
+    """Sentences and a table per host and environment, the verdicts, what failed and why, and the totals."""
     ratios = list(_ratios(summary))
     parts: list[RenderableType] = [*_failures(summary.failures), *_flagged(summary.flagged), *_not_in_turns(summary)]
     parts.extend(_verdicts([ratio for _, ratio in ratios]))
@@ -208,7 +203,7 @@ def _floor(cells: Sequence[SummaryCell]) -> str:
     known = [cell for cell in cells if cell.floor is not None]
     floors = [cell.floor for cell in known if cell.floor is not None and not is_above_call(cell)]
     if floors:
-        least = duration_text(min(floors, key=_value).bare)
+        least = duration_text(min(floors, key=lambda floor: floor.value).bare)
         return f"≥{least}" + ("" if any(cell.floor_proven for cell in known) else " (not proven)")
     if known:
         return "disturbed"
@@ -222,10 +217,6 @@ def _unknown_floors(cells: Sequence[SummaryCell], name: Callable[[Shape], str]) 
         if problems and all(cell.floor is None for cell in every):
             why = shorten(problems[0], _PROBLEM_WIDTH, placeholder=" …")
             yield f"Floor unknown of {name(cells[0].shape)}, {backend}: {why}."
-
-
-def _value(estimate: Estimate) -> float:
-    return estimate.value
 
 
 def _pairs(found: SettingSummary) -> Iterator[RenderableType]:

@@ -43,7 +43,6 @@ _HOUR_S: Final = 3600
 
 
 def count_text(number: int, singular: str, plural: str) -> str:
-    """A number with its noun."""
     return f"{number} {singular if number == 1 else plural}"
 
 
@@ -131,7 +130,6 @@ def value_text(estimate: Estimate, unit: str) -> str:
 
 
 def ratio_text(estimate: Estimate, decimals: int = 2) -> str:
-    """A ratio with its interval."""
     shown = f"{{:.{decimals}f}}".format
     return estimate_text(estimate, shown, sign="x")
 
@@ -202,16 +200,12 @@ def rule_lines(ratios: Sequence[Ratio], margin: float) -> Iterator[str]:
     """The rule, what could have been found, and what a decision would take; nothing without ratios."""
     if ratios:
         yield rule_line(ratios, margin)
-        yield from power_lines(ratios)
+        yield from least_lines(ratios)
+        yield from decision_lines(ratios)
 
 
 def rule_line(ratios: Sequence[Ratio], margin: float) -> str:
-    """By which rule ratios were judged.
-
-    Args:
-        ratios: judged together, at least one.
-        margin: within which two things are equivalent; 0.03 is 3 %.
-    """
+    """By which rule ratios were judged."""
     together = f"all {len(ratios)} judged together (Holm)" if len(ratios) > 1 else "judged alone"
     return (
         f"Different: the interval excludes 1, {together}. Equivalent, or slightly: all of it lies within "
@@ -219,24 +213,8 @@ def rule_line(ratios: Sequence[Ratio], margin: float) -> str:
     )
 
 
-def power_lines(ratios: Sequence[Ratio], least: str = _LEAST) -> Iterator[str]:
-    """What could have been found, and what a decision would take.
-
-    Args:
-        ratios: judged together.
-        least: what the smallest difference is.
-    """
-    yield from least_lines(ratios, least)
-    yield from decision_lines(ratios)
-
-
 def least_lines(ratios: Iterable[Ratio], least: str = _LEAST) -> Iterator[str]:
-    """The smallest difference that could have been found; nothing where it is not known.
-
-    Args:
-        ratios: judged together.
-        least: what the smallest difference is.
-    """
+    """The smallest difference that could have been found; nothing where it is not known."""
     found = [ratio.judgement.least for ratio in ratios if ratio.judgement.least is not None]
     if found:
         yield f"{least}: {spread_text(found)}."

@@ -126,14 +126,7 @@ def paired(
 
 
 def pair_cases(pairs: Iterable[Sides], metric: str | None, name: str = "", *, is_better: bool = False) -> list[Case]:
-    """A case for each pair: the first over the second, or how many times better it is.
-
-    Args:
-        pairs: of one configuration each.
-        metric: what is compared.
-        name: what the label ends with.
-        is_better: whether above 1 is better, whatever the metric.
-    """
+    """A case for each pair: the first over the second, or how many times better it is."""
     return [
         case_of(
             f"{label} {name}".strip(), ratio(sides, metric, is_better=is_better), [*sides[0], *sides[1]], metric, note
@@ -232,14 +225,7 @@ def growths(statistic: schema.Growth, every: Points) -> Cases:
 
 
 def orderings(statistic: schema.Ordering, every: Points, known: Points, published: Sequence[float] | None) -> Cases:
-    """A case for each pair of neighbours.
-
-    Args:
-        statistic: what the claim says.
-        every: configurations that it is about.
-        known: all configurations of the store.
-        published: what the source prints for the values of the order.
-    """
+    """A case for each pair of neighbours."""
     cases: list[Case] = []
     missing: dict[str, None] = {}
     for place, (less, more) in enumerate(pairwise(statistic.order)):

@@ -10,6 +10,7 @@ from orchestrator.analysis.axes import (
     Axis,
     Group,
     Key,
+    Row,
     Value,
     axes,
     columns_of,
@@ -21,7 +22,7 @@ from orchestrator.analysis.conditions import Condition, Operator, accepted
 from orchestrator.analysis.frame import Frames, last_attempts, measured
 from orchestrator.analysis.metrics import METRICS, USUAL_LATENCY, Metric
 from orchestrator.analysis.metrics import metric as metric_of
-from orchestrator.analysis.ratios import RATIO_COLUMNS, Row, Visit, by_visit
+from orchestrator.analysis.ratios import RATIO_COLUMNS, Visit, by_visit
 from orchestrator.analysis.statistics import Estimate
 from orchestrator.analysis.tax import Regime, estimate_of, load_of
 from orchestrator.errors import ConfigurationError, near_names, some_names
@@ -76,7 +77,6 @@ class Configuration:
 
     @property
     def device(self) -> str:
-        """`cpu` or `cuda`."""
         return str(self.row["device"])
 
     def metric(self, name: str | None) -> Metric:
@@ -121,7 +121,6 @@ def known_metric(name: str) -> Metric:
 
 
 def claim_columns() -> list[str]:
-    """The columns of `trials` that claims need."""
     identity = ("trial_id", "attempt", "reason")
     named = columns_of([*AXES.values(), *OPTION_AXES.values()])
     metrics = (name for metric in (*METRICS.values(), *_WORK.values()) for name in metric.columns)
@@ -146,13 +145,7 @@ def configurations(rows: Iterable[Row], whole: Sequence[Row] | None = None) -> l
 def chosen(
     every: Sequence[Configuration], conditions: Iterable[Condition], known: Sequence[Configuration]
 ) -> tuple[list[Configuration], list[str]]:
-    """Those that meet conditions, and what the conditions ask for and no trial has: no error here but missing data.
-
-    Args:
-        every: to choose from.
-        conditions: to be met.
-        known: where words such as `A100` get their meaning from.
-    """
+    """Those that meet conditions, and what the conditions ask for and no trial has: no error here but missing data."""
     left, missing = list(every), []
     for condition in conditions:
         axis = condition.axis
@@ -194,14 +187,7 @@ def pairs_of_groups(
     compared: Sequence[Axis],
     within: Sequence[Axis] = (),
 ) -> list[tuple[list[Configuration], list[Configuration]]]:
-    """Groups of two sides that differ in nothing but some axes, each with each.
-
-    Args:
-        ours: of one side.
-        theirs: of the other.
-        compared: axes in which two groups may differ.
-        within: in which those of one group may differ.
-    """
+    """Groups of two sides that differ in nothing but some axes, each with each."""
     identity = identity_without([*compared, *within])
     sides = [grouped(side, identity) for side in (ours, theirs)]
     return [
@@ -218,10 +204,6 @@ def labels(every: Sequence[Sequence[Configuration]], beside: Sequence[str] = ())
     """What tells groups of configurations apart, in words: as few axes as do it.
 
     Axes on which each group has one value come first; others only tell of the groups that have one.
-
-    Args:
-        every: the groups.
-        beside: what tells them apart already, one for each.
     """
     texts = [""] * len(every)
     told = beside or texts

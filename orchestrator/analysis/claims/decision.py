@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar, assert_never
 
-import pyarrow.compute as pc
-
 from orchestrator.analysis.claims import cases, schema
 from orchestrator.analysis.claims.cases import Case, Cases
 from orchestrator.analysis.claims.configurations import Configuration, chosen, claim_columns, configurations
@@ -48,7 +46,6 @@ class Decision:
     """Why there are no more cases, or why they do not decide; empty if nothing is missing."""
 
     def count(self, verdict: Finding | Agreement) -> int:
-        """Cases that say this."""
         return sum(verdict in (judged.finding, judged.agreement) for judged in self.cases)
 
 
@@ -94,9 +91,7 @@ def decide_all(results: Results, claims: Mapping[str, Claim], where: Sequence[st
     """
     snapshot, columns = Snapshot.of(results), claim_columns()
     rows = snapshot.rows(columns, snapshot.condition(parse_conditions(where, "--where")))
-    campaigns = sorted({row["campaign_id"] for row in rows})
-    whole = snapshot.rows(columns, pc.field("campaign_id").isin(campaigns)) if where else rows
-    every = configurations(rows, whole)
+    every = configurations(rows, snapshot.whole(rows, columns) if where else rows)
     return [decide(claim, every) for claim in claims.values()]
 
 
@@ -161,7 +156,6 @@ def _ordered(claim: Claim, judged: Sequence[JudgedCase]) -> tuple[JudgedCase, ..
 
 
 def _undecided(judged: Sequence[JudgedCase]) -> list[str]:
-    """Why cases do not decide."""
     reasons: dict[str, list[Case]] = {name: [] for name in ("no number", _NO_INTERVAL, "interval too wide")}
     for verdict in judged:
         figure = verdict.case.figure

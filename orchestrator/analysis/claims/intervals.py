@@ -66,11 +66,7 @@ class Figure:
     scale: Scale = Scale.LOGARITHMIC
 
     def bounds(self, family: int = 1) -> tuple[float, float] | None:
-        """The interval, widened so that all of a family hold the truth together (Bonferroni); null if there is none.
-
-        Args:
-            family: how many intervals are looked at together.
-        """
+        """The interval, widened so that all of a family hold the truth together (Bonferroni); null if there is none."""
         if self.low is None or self.high is None:
             return None
         if self.value is None or family < 2:
@@ -117,7 +113,6 @@ class Threshold:
 
     @property
     def text(self) -> str:
-        """In words."""
         if self.within is not None:
             return f"within x{self.within:g}"
         ends = (("above", self.above), ("below", self.below))
@@ -204,9 +199,6 @@ def concordance(points: Sequence[tuple[Figure, Figure]]) -> Figure:
 
     A pair counts where the intervals of both quotients, widened for all pairs, exclude 1; a censored number may be
     enough for that. What a pair does not say counts both ways: the interval has the bounds of what is possible.
-
-    Args:
-        points: two numbers above 0 each; at least two points.
     """
     pairs = list(combinations(points, 2))
     signs = [
@@ -239,9 +231,6 @@ def exponent(values: Mapping[float, Mapping[Visit, float]]) -> Estimate:
     """The exponent of a power law, by least squares on logarithms: Student's t over the slopes of the rounds.
 
     Without enough rounds in which all values were measured the scatter around the line stands for that of rounds.
-
-    Args:
-        values: by place, above 0, and visit.
     """
     places = sorted(values)
     shared = shared_visits(*(values[place] for place in places))

@@ -71,7 +71,6 @@ class Statistic(StrictModel):
 
     @property
     def threshold(self) -> Threshold:
-        """What it must be."""
         return Threshold(self.above, self.below, getattr(self, "within", None))
 
 
@@ -224,13 +223,11 @@ class Claim(StrictModel):
 
     @property
     def statistic(self) -> AnyStatistic:
-        """The one that it has."""
         found: AnyStatistic = next(given for name in STATISTICS if (given := getattr(self, name)) is not None)
         return found
 
     @property
     def kind(self) -> Kind:
-        """What its number is."""
         if self.transition is not None:
             return Kind.LEVEL if self.transition.of is None else Kind.RATIO
         return self.statistic.kind
@@ -244,7 +241,6 @@ class Claim(StrictModel):
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """The conditions on its trials."""
         return parse_conditions(self.where or ())
 
     @property

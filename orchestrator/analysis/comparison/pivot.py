@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import pyarrow.compute as pc
-
 from orchestrator.analysis.axes import (
     AXES,
     SWEEP,
@@ -22,9 +20,9 @@ from orchestrator.analysis.axes import (
     values_of,
     work_axes,
 )
-from orchestrator.analysis.comparison.table import SIDE, ComparisonTable, Entry
+from orchestrator.analysis.comparison.table import SIDE, ComparisonTable, Entry, Layout
 from orchestrator.analysis.conditions import Condition, Operator, accepted, parse_conditions
-from orchestrator.analysis.confounders import WORK, Change, Confounders, Difference, change_columns, gathered, row_id
+from orchestrator.analysis.confounders import WORK, Change, Difference, gathered, row_id
 from orchestrator.analysis.frame import Cell, Frame, measured
 from orchestrator.analysis.metrics import Metric
 from orchestrator.analysis.pooling import Policy, refuse_to_compare
@@ -44,21 +42,6 @@ _MATCHED: Final = axes(("seed", "environment", "gpu", "cpu"))
 """Unless the user says otherwise, beside work and backend: equal hardware, and the environment of one name."""
 _SHOWN: Final = 4
 SIDE_AXIS: Final = Axis(SIDE, Group.CAMPAIGN, "which of the two selections", (SIDE,), lambda row: str(row[SIDE]))
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How trials become a table."""
-
-    axes: tuple[Axis, ...]
-    columns: int
-    """How many of `axes`, the last ones, are columns."""
-    baseline: Mapping[str, Value]
-    """The values on some of `axes` that make a cell a baseline."""
-    compared: tuple[str, ...]
-    """Names of the axes on which the sides are meant to differ."""
-    added: tuple[str, ...] = ()
-    """Names of the axes that nobody asked for, but on which trials differ."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +105,8 @@ def compare(
     added = added_axes(found, key, fixed)
     split = len(key) - len(cols)
     every = (*key[:split], *added, *key[split:])
-    layout = Layout(every, len(cols), fixed, tuple(fixed), tuple(where.name for where in added))
+    names = tuple(where.name for where in added)
+    layout = Layout(axes=every, columns=len(cols), baseline=fixed, compared=tuple(fixed), added=names)
     return pivot(snapshot, snapshot.frame(found, condition, metric, policy, compared=bool(fixed)), layout)
 
 
@@ -167,14 +151,7 @@ def pivot_sides(
 ) -> ComparisonTable:
     """Compares the second of two selections with the first, cell by cell.
 
-    Args:
-        snapshot: of the store.
-        sides: the baseline, and what is compared with it.
-        where: holds for both.
-        match: names of the axes on which cells correspond; by default what makes a configuration, without the axes on
-            which the two selections differ.
-        policy: how to compare.
-        without_overlap: whether trials of the second side are taken out of the first; else they are an error.
+    Trials of both are an error, or taken out of the first (`without_overlap`).
 
     Raises:
         ConfigurationError: a selection is empty, the two overlap, or have nothing in common.
@@ -198,17 +175,13 @@ def pivot_sides(
     added = added_axes(rows, (*matched, SIDE_AXIS), (*differing, SIDE))
     matched = (*matched, *added)
     _require_common(found, matched, metric, sides)
-    layout = Layout((*matched, SIDE_AXIS), 1, {SIDE: sides[0].name}, differing, tuple(where.name for where in added))
+    every, names = (*matched, SIDE_AXIS), tuple(where.name for where in added)
+    layout = Layout(axes=every, columns=1, baseline={SIDE: sides[0].name}, compared=differing, added=names)
     return pivot(snapshot, snapshot.frame(rows, chosen[0] | chosen[1], metric, policy), layout)
 
 
 def pivot(snapshot: Snapshot, frame: Frame, layout: Layout) -> ComparisonTable:
     """The table of a frame.
-
-    Args:
-        snapshot: where the trials are from, for what else differs.
-        frame: of the trials.
-        layout: of the table.
 
     Raises:
         ConfigurationError: trials would be pooled or compared that must not be.
@@ -222,13 +195,9 @@ def pivot(snapshot: Snapshot, frame: Frame, layout: Layout) -> ComparisonTable:
         for entry, ratio in zip(bare, ratios, strict=True)
     ]
     return ComparisonTable(
+        **vars(layout),
         metric=frame.metric,
         policy=frame.policy,
-        axes=layout.axes,
-        columns=layout.columns,
-        baseline=layout.baseline,
-        compared=layout.compared,
-        added=layout.added,
         fixed=_fixed([row for cell in cells.values() for row in cell.rows], layout),
         entries=tuple(entries),
         twins=frame.twins,
@@ -279,13 +248,10 @@ def _differences(snapshot: Snapshot, entries: Sequence[Entry], layout: Layout) -
         for number, entry in enumerate(entries)
         if entry.baseline is not None and entry.ratio is not None
     ]
-    used = {row_id(row) for _, *sides, _ in compared for side in sides for row in side.measured}
-    if not used:
+    if not compared:
         return ()
-    condition = pc.field("campaign_id").isin(sorted({campaign for campaign, _, _ in used}))
-    condition &= pc.field("trial_id").isin(sorted({trial for _, trial, _ in used}))
-    rows = {row_id(row): row for row in snapshot.rows(change_columns(), condition)}
-    finder = Confounders(snapshot.dimensions(rows.values()), rows)
+    used = [row for _, *sides, _ in compared for side in sides for row in side.measured]
+    finder = snapshot.confounders(used, conditions=any(pairing is Pairing.UNPAIRED for *_, pairing in compared))
     found = {}
     for number, baseline, cell, pairing in compared:
         # Within shared rounds load and clocks are as random as the order; elsewhere they may explain a difference.

@@ -75,11 +75,9 @@ class Gate:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing fails."""
         return not self.failures
 
     def count(self, outcome: Outcome) -> int:
-        """How many cells ended so."""
         return sum(cell.outcome is outcome for cell in self.cells)
 
 
@@ -143,11 +141,11 @@ def _gated(table: ComparisonTable, slower: Mapping[Key, Verdict]) -> tuple[Gated
         elif not entry.is_baseline and entry.cell.measured:
             found.append(GatedCell(name, _outcome(entry, slower.get(entry.key)), entry, entry.problem))
     order = list(Outcome)
-    return tuple(sorted(found, key=lambda cell: (order.index(cell.outcome), _worse(cell.entry))))
 
+    def badness(cell: GatedCell) -> tuple[int, float]:
+        return order.index(cell.outcome), cell.entry.ratio.estimate.value if cell.entry.ratio else 0.0
 
-def _worse(entry: Entry) -> float:
-    return entry.ratio.estimate.value if entry.ratio is not None else 0.0
+    return tuple(sorted(found, key=badness))
 
 
 def _outcome(entry: Entry, slower: Verdict | None) -> Outcome:

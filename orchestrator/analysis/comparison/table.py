@@ -38,12 +38,10 @@ class Entry:
         return self.cell.key
 
 
-@dataclass(frozen=True)
-class ComparisonTable:
-    """Cells by axes, with ratios to a baseline."""
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How trials become a table."""
 
-    metric: Metric
-    policy: Policy
     axes: tuple[Axis, ...]
     """Of the keys: those of the rows, then those of the columns."""
     columns: int
@@ -54,6 +52,14 @@ class ComparisonTable:
     """Names of the axes on which the sides of a ratio are meant to differ."""
     added: tuple[str, ...]
     """Names of those of `axes` that nobody asked for: trials differ in them, and are not pooled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonTable(Layout):
+    """Cells by axes, with ratios to a baseline."""
+
+    metric: Metric
+    policy: Policy
     fixed: Mapping[Axis, Value]
     """Axes on which all trials are equal."""
     entries: tuple[Entry, ...]
@@ -65,7 +71,6 @@ class ComparisonTable:
 
     @cached_property
     def ratios(self) -> tuple[Entry, ...]:
-        """The entries that have one."""
         return tuple(entry for entry in self.entries if entry.ratio is not None)
 
     @cached_property
@@ -92,7 +97,6 @@ class ComparisonTable:
         return found[0]
 
     def text(self, entry: Entry) -> str:
-        """The key of an entry in words."""
         return key_text(entry.key, self.axes)
 
     def arrow(self) -> pa.Table:

@@ -11,10 +11,11 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from orchestrator.analysis.axes import backend_name, grouped
-from orchestrator.analysis.ratios import Row, Visit, by_visit, is_ok
+from orchestrator.analysis.axes import Row, backend_name, grouped
+from orchestrator.analysis.metrics import USUAL_LATENCY
+from orchestrator.analysis.ratios import Visit, by_visit, is_ok
 from orchestrator.analysis.statistics import Estimate, t_interval
-from orchestrator.analysis.tax import estimate_of, pace, proven
+from orchestrator.analysis.tax import estimate_of, proven
 from orchestrator.store import CONFIGURATION
 from runners.contract.catalogue import BACKENDS
 
@@ -22,6 +23,8 @@ Execution: TypeAlias = tuple[Any, ...]
 """What identifies a backend with its options in an environment, on some work."""
 
 _HOW: Final = ("backend", "backend_options", "environment_id")
+NARROWER: Final = frozenset(name for name, info in BACKENDS.items() if info.is_narrower)
+"""Backends whose operations are not those of the dtype."""
 _WORK: Final = tuple(name for name in CONFIGURATION if name not in _HOW)
 
 
@@ -45,7 +48,6 @@ class ExecutionTax:
 
 
 def execution_of(row: Row) -> Execution:
-    """The execution that a trial is of."""
     return tuple(row[name] for name in (*_WORK, *_HOW))
 
 
@@ -53,15 +55,14 @@ def execution_taxes(rows: Iterable[Row]) -> dict[Execution, ExecutionTax]:
     """The execution tax of each execution that shares a round of a campaign on a host with another one of its work.
 
     Backends that compute in fewer bits are held against others, and nothing is held against them.
-
-    Args:
-        rows: verified trials alone count, for others have no latency.
     """
     found = {}
     works = grouped((row for row in rows if is_ok(row)), lambda row: tuple(row[name] for name in _WORK))
     for work in works.values():
         executions = grouped(work, execution_of)
-        latencies = {key: by_visit(some, pace(some[0]["device"])) for key, some in executions.items()}
+        latencies = {
+            key: by_visit(some, USUAL_LATENCY.on(some[0]["device"]).column) for key, some in executions.items()
+        }
         for key in executions:
             tax = _execution_tax(key, executions, latencies)
             if tax is not None:
@@ -77,7 +78,7 @@ def _execution_tax(
     relative = {}
     for key, theirs in latencies.items():
         shared = set(ours) & set(theirs)
-        if key != own and shared and not _is_narrower(executions[key][0]):
+        if key != own and shared and executions[key][0]["backend"] not in NARROWER:
             relative[key] = float(np.median([theirs[visit] / ours[visit] for visit in shared]))
     if not relative:
         return None
@@ -99,8 +100,3 @@ def _name(row: Row, beside: Row | None = None) -> str:
     name = backend_name(row)
     is_elsewhere = beside is not None and row["environment_id"] != beside["environment_id"]
     return f"{name} in {row['environment']}" if is_elsewhere else name
-
-
-def _is_narrower(row: Row) -> bool:
-    info = BACKENDS.get(row["backend"])
-    return info is not None and info.is_narrower

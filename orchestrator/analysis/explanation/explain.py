@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from orchestrator.analysis.axes import Shape, backend_name, grouped, shape_of
+from orchestrator.analysis.axes import Row, Shape, backend_name, grouped, shape_of
 from orchestrator.analysis.explanation.call import ExecutionTax, execution_of, execution_taxes
 from orchestrator.analysis.explanation.larger import (
     ADJUSTABLE,
@@ -20,7 +20,7 @@ from orchestrator.analysis.explanation.larger import (
 )
 from orchestrator.analysis.frame import Frame, frame_columns, last_attempts, measured
 from orchestrator.analysis.metrics import METRICS, default_metric
-from orchestrator.analysis.ratios import Pairing, Row, Visit, by_visit, is_ok, shared_visits
+from orchestrator.analysis.ratios import Pairing, Visit, by_visit, is_ok, shared_visits
 from orchestrator.analysis.statistics import Estimate, t_interval
 from orchestrator.analysis.summary import FailureGroup, failure_groups
 from orchestrator.analysis.tax import Tax, proven, tax_of
@@ -141,10 +141,6 @@ def removed_share(ours: Mapping[Visit, float], theirs: Mapping[Visit, float]) ->
 
     Student's t on the rounds' shares themselves, not on logarithms: what is left may be nothing or less. Without enough
     shared rounds it is that of the medians, without an interval.
-
-    Args:
-        ours: exposed overhead in seconds.
-        theirs: the same of the other backend.
     """
     positive = {visit: value for visit, value in ours.items() if value > 0}
     if not positive or not theirs:

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from orchestrator.analysis.axes import options_of
+from orchestrator.analysis.axes import Row, options_of
 from orchestrator.analysis.frame import Frame, measured
-from orchestrator.analysis.ratios import Row, is_ok
+from orchestrator.analysis.ratios import is_ok
 from orchestrator.analysis.statistics import Estimate
 from orchestrator.store import CONFIGURATION
 
@@ -78,10 +78,6 @@ def free_batch(series: Mapping[int, Sequence[Row]], frame: Frame) -> FreeBatch |
     """The free batch of a series over batches; null with fewer than two batches.
 
     A batch beyond one that costs more is not free, even if noise lets it look so; below one that is free all are.
-
-    Args:
-        series: trials by batch.
-        frame: of their campaigns, by the latency that is looked at.
     """
     known = {batch: rows for batch in sorted(series) if (rows := measured(series[batch], frame.metric))}
     costs = {batch: cost for batch, rows in known.items() if (cost := _cost(rows, next(iter(known.values())), frame))}
@@ -109,12 +105,7 @@ def siblings(rows: Iterable[Row], target: Row, but: Sequence[str] = ()) -> list[
 
 
 def variants(frame: Frame, target: Row) -> tuple[Variant, ...]:
-    """The trials of the same model with another width or depth alone, by direction and size.
-
-    Args:
-        frame: of the trials that count, with their campaigns.
-        target: a row of the configuration.
-    """
+    """The trials of the same model with another width or depth alone, by direction and size."""
     point = point_of(target)
     if point is None:
         return ()

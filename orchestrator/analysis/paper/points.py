@@ -11,8 +11,6 @@ from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
-import pyarrow.compute as pc
-
 from orchestrator.analysis.axes import AXES, axes, columns_of, grouped, values_of
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.analysis.frame import Frame, Frames, context_columns
@@ -56,12 +54,10 @@ class Setting(NamedTuple):
 
     @property
     def machine(self) -> str:
-        """What computes, in words."""
         return self.cpu if self.device == "cpu" else self.gpu
 
     @property
     def text(self) -> str:
-        """Machine and software in words."""
         threads = f"{self.threads} thread{'' if self.threads == 1 else 's'}"
         return f"{self.machine}, {self.environment}, {self.isolation}, {threads}"
 
@@ -120,7 +116,6 @@ class Gathered:
 
     @property
     def latency(self) -> str:
-        """The column of the latency."""
         return self.frame.metric.column
 
     @cached_property
@@ -129,11 +124,9 @@ class Gathered:
         return tuple(row for point in self.points.values() if point.state is State.MEASURED for row in point.rows)
 
     def count(self, state: State) -> int:
-        """How many points have a state."""
         return sum(point.state is state for point in self.points.values())
 
     def select(self, where: Mapping[str, Any]) -> list[Point]:
-        """The points with these values."""
         return [point for configuration, point in self.points.items() if configuration.meets(where)]
 
 
@@ -159,10 +152,6 @@ class Trials:
 
         GPUs come before processors, because the paper is about them. Among them the paper's own comes first if it has
         at least half the points of the one that has most; then the one with most points; then the newest.
-
-        Args:
-            wanted: the points of the figure.
-            gpu: a word that the model of the paper's GPU has.
         """
         return self._best(self.settings, wanted, gpu)
 
@@ -185,14 +174,7 @@ class Trials:
     def gather(
         self, setting: Setting | None, wanted: Wanted, others: Iterable[Setting] = (), metric: Metric | None = None
     ) -> Gathered:
-        """The points of a figure in a setting.
-
-        Args:
-            setting: to draw; null: all is missing.
-            wanted: the points of the figure.
-            others: settings to mention.
-            metric: the latency; by default that of lone calls on a processor and of back-to-back calls on a GPU.
-        """
+        """The points of a figure in a setting."""
         device = setting.device if setting else "cuda"
         known = self.legacy if metric is TIMED_AS_THE_PAPER else self.settings
         frame = self.frames.by(metric or USUAL_LATENCY.on(device))
@@ -220,10 +202,6 @@ class Trials:
 def read_trials(results: Results, where: Sequence[str] = ()) -> Trials:
     """Reads what figures need.
 
-    Args:
-        results: of `open_store`.
-        where: conditions that all trials meet, such as `gpu=A100`.
-
     Raises:
         ConfigurationError: a condition is wrong, or no trial meets it.
     """
@@ -231,8 +209,7 @@ def read_trials(results: Results, where: Sequence[str] = ()) -> Trials:
     context = [name for metric in _LATENCIES for name in context_columns(metric)]
     columns = [*columns_of(AXES.values()), *_NUMBERS, *context]
     found = snapshot.rows(columns, snapshot.condition(parse_conditions(where, "--where")))
-    campaigns = sorted({row["campaign_id"] for row in found})
-    whole = snapshot.rows(context, pc.field("campaign_id").isin(campaigns)) if where else found
+    whole = snapshot.whole(found, context) if where else found
     procedures = grouped(
         (row for row in found if row["replicate"] == 0), lambda row: _procedure(row["protocol"]) == LEGACY
     )

@@ -108,7 +108,6 @@ class Statement(StrictModel):
 
     @property
     def full_text(self) -> str:
-        """The text with the factor."""
         return f"{self.text} (x{self.factor:.2f})" if self.kind == "less" else self.text
 
 

@@ -199,7 +199,6 @@ def draw_intervals(axes: Axes, points: Iterable[tuple[float, Estimate]], colour:
 
 
 def draw_published(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
-    """What the paper prints."""
     if points:
         axes.plot(
             [x for x, _ in points], [y for _, y in points], linestyle="none", marker="d", markersize=8,

@@ -38,8 +38,6 @@ class Y(Enum):
 
 @dataclass(frozen=True)
 class PanelSpec:
-    """One panel."""
-
     title: str
     where: Where
     series: str = "backend"
@@ -78,12 +76,10 @@ class Spec:
 
     @property
     def is_table(self) -> bool:
-        """Whether it is a table."""
         return self.name.startswith("table-")
 
     @property
     def panels(self) -> tuple[PanelSpec, ...]:
-        """Row by row."""
         return tuple(panel for row in self.rows for panel in row)
 
 
@@ -187,9 +183,6 @@ FIGURES: Final[Mapping[str, Spec]] = {spec.name: spec for spec in _ALL}
 
 def chosen(names: tuple[str, ...]) -> tuple[Spec, ...]:
     """The figures of names, in the paper's order; all of them without a name.
-
-    Args:
-        names: such as `4`, `figure-4` or `table-1`.
 
     Raises:
         ConfigurationError: the paper has no such figure, or it is a drawing.

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from orchestrator.analysis.paper import TIMED_AS_THE_PAPER, Gathered, Published, State, Trials, Wanted, wanted_of
 from orchestrator.config import load_sweep
 from orchestrator.report.figures.canvas import sheet
-from orchestrator.report.figures.catalogue import Kind, PanelSpec, Spec
+from orchestrator.report.figures.catalogue import Kind, Spec
 from orchestrator.report.figures.lines import (
     Panels,
     draw_panel,
@@ -24,7 +24,7 @@ from orchestrator.report.figures.macs import MacsPanel, draw_macs, macs_legend, 
 from orchestrator.report.figures.small_print import completeness, small_print, sweep_names
 from orchestrator.report.figures.split import draw_parts, draw_shares, split_legend, split_panels
 from orchestrator.report.figures.tables import Table, draw_table, frameworks_table, hardware_table, sizes_table
-from orchestrator.report.figures.values import MILLI, Panel
+from orchestrator.report.figures.values import MILLI
 
 
 class Drawn(Enum):
@@ -82,10 +82,6 @@ class Material:
 def compose(spec: Spec, material: Material) -> Sheet:
     """Composes a figure; what is missing is on it as missing.
 
-    Args:
-        spec: which.
-        material: trials, published numbers and decisions.
-
     Raises:
         ConfigurationError: a sweep of the paper is missing or wrong.
     """
@@ -128,15 +124,13 @@ def _panels(spec: Spec, by_machine: Mapping[str, Gathered], published: Published
         return generation_panels(spec, known, published, missing)
     if spec.kind is Kind.PAIRS:
         return pair_panels(spec, gathered, missing)
-    panels = line_panels(spec, gathered, missing)
     return [
-        [_with_published(panel, panel_spec, published) for panel, panel_spec in zip(row, specs, strict=True)]
-        for row, specs in zip(panels, spec.rows, strict=True)
+        [
+            replace(panel, published=_table_1(published, panel_spec.x)) if panel_spec.table_1 else panel
+            for panel, panel_spec in zip(row, specs, strict=True)
+        ]
+        for row, specs in zip(line_panels(spec, gathered, missing), spec.rows, strict=True)
     ]
-
-
-def _with_published(panel: Panel, spec: PanelSpec, published: Published) -> Panel:
-    return replace(panel, published=_table_1(published, spec.x)) if spec.table_1 else panel
 
 
 def _table_1(published: Published, x: str) -> tuple[tuple[float, float], ...]:

@@ -49,14 +49,7 @@ Panels = list[list[Panel]]
 
 
 def line_panels(spec: Spec, gathered: Gathered, missing: str, ratio: Value | None = None) -> Panels:
-    """The panels of a figure whose lines are all of one setting.
-
-    Args:
-        spec: of the figure.
-        gathered: its points.
-        missing: what stands in a panel without any number.
-        ratio: the number of a point in panels of ratios.
-    """
+    """The panels of a figure whose lines are all of one setting."""
     names = {
         series: names_of([panel for panel in spec.panels if panel.series == series], gathered, spec.baseline)
         for series in {panel.series for panel in spec.panels}
@@ -104,12 +97,6 @@ def generation_panels(spec: Spec, by_machine: Mapping[str, Gathered], published:
     """The panels of the figure of GPU generations: a line per model of GPU, in the order of the paper's table 2.
 
     GPUs of the paper that nobody measured are lines without a point.
-
-    Args:
-        spec: of the figure.
-        by_machine: the points by model of GPU, or of a processor if there is no GPU at all.
-        published: for the paper's GPUs.
-        missing: what stands in a panel without any number.
     """
     machines = ordered(list(by_machine), published)
     return [[_generation_panel(panel, by_machine, machines, missing) for panel in row] for row in spec.rows]
@@ -136,7 +123,7 @@ def _generation_panel(
         if model is not None:
             gathered = by_machine[model]
             # Within one machine the panel has a single line.
-            panel = panel_of(_of_one_machine(spec), gathered, ["eager"], latency_ms(gathered))
+            panel = panel_of(replace(spec, series="backend"), gathered, ["eager"], latency_ms(gathered))
             marks = tuple(mark for found in panel.lines for mark in found.marks)
             line = Line(name, categorical(number), marker(number), marks)
         lines.append(line)
@@ -144,10 +131,6 @@ def _generation_panel(
     return Panel(
         spec.title, "batch", spec.y.value, tuple(lines), missing=why_empty(points, missing) if is_empty else None
     )
-
-
-def _of_one_machine(spec: PanelSpec) -> PanelSpec:
-    return PanelSpec(spec.title, spec.where, "backend", spec.x, spec.y)
 
 
 def draw_panel(axes: Axes, panel: Panel, elsewhere: Collection[str] = ()) -> None:

@@ -55,7 +55,6 @@ class MacsPanel:
 
 
 def macs_panels(spec: Spec, gathered: Gathered, missing: str) -> list[MacsPanel]:
-    """The panels of the figure."""
     found = []
     for panel in spec.panels:
         models, without = [], []
@@ -95,7 +94,6 @@ def draw_macs(axes: Axes, panel: MacsPanel) -> None:
 
 
 def macs_legend(panels: Sequence[MacsPanel]) -> list[Line2D]:
-    """What the colours mean."""
     families = {model.family for panel in panels for model in panel.models}
     kinds = [kind for family, kind in _FAMILIES.items() if family in families]
     return [

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.analysis.axes import DEFAULTS, options_text
+from orchestrator.analysis.axes import DEFAULTS, grouped, options_text
 from orchestrator.analysis.paper import Gathered, Setting, State, Trials, Wanted, Work, series_ms
 from orchestrator.report.figures.catalogue import Spec
 from orchestrator.report.palette import backend_label
@@ -17,14 +17,7 @@ _KINDS = {"cpu": "one call at a time", "cuda": "back-to-back calls"}
 
 
 def small_print(spec: Spec, sides: Sequence[Gathered], wanted: Wanted, trials: Trials) -> list[str]:
-    """Lines for the lower edge of a figure.
-
-    Args:
-        spec: of the figure.
-        sides: its points, by machine where it has several.
-        wanted: what the paper's sweeps have.
-        trials: of the store, for the sweeps of campaigns and the other settings.
-    """
+    """Lines for the lower edge of a figure."""
     rows = [row for side in sides for row in side.rows]
     lines = [_source(spec, sides, rows)] if rows else []
     lines.append(completeness(spec, sides))
@@ -62,13 +55,8 @@ def completeness(spec: Spec, sides: Sequence[Gathered]) -> str:
         )
         why = f" ({'; '.join(reason for reason in reasons if reason)})" if reasons else ""
         where = " on a GPU" if any(side.device == "cpu" for side in sides) else ""
-        text += f"{why}. {how_to_measure(spec)}{where}"
+        text += f"{why}. What is missing is measured by {sweep_names(spec)}{where}"
     return text + "."
-
-
-def how_to_measure(spec: Spec) -> str:
-    """Which sweeps measure what is missing."""
-    return f"What is missing is measured by {sweep_names(spec)}"
 
 
 def sweep_names(spec: Spec) -> str:
@@ -90,17 +78,17 @@ def _source(spec: Spec, sides: Sequence[Gathered], rows: Sequence[Mapping[str, A
     n = f"n = {least}" if least == most else f"n = {least} to {most}"
     kinds = {_KINDS[setting.device] for setting in settings}
     software = list(dict.fromkeys(_software(setting, rows) for setting in settings))
-    text = "; ".join(dict.fromkeys(_machine(setting) for setting in settings)) + ", " + "; ".join(software)
+    machines = dict.fromkeys(
+        f"CPU: {setting.cpu}, no GPU used" if setting.device == "cpu" else f"{setting.gpu} with {setting.cpu}"
+        for setting in settings
+    )
+    text = "; ".join(machines) + ", " + "; ".join(software)
     bars = "brackets" if spec.is_table else "bars"
     return (
         f"{text}. Host{'s' if len(hosts) > 1 else ''} {_listed(hosts)}. Latency of {' or '.join(sorted(kinds))}, the "
         f"median over {n} processes per point; {bars} are 95 % intervals over processes"
         + (", and none where n = 1." if least == 1 else ".")
     )
-
-
-def _machine(setting: Setting) -> str:
-    return f"{setting.gpu} with {setting.cpu}" if setting.device != "cpu" else f"CPU: {setting.cpu}, no GPU used"
 
 
 def _software(setting: Setting, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -113,28 +101,20 @@ def _software(setting: Setting, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _failed(sides: Sequence[Gathered]) -> list[str]:
-    groups: dict[str, dict[str, list[int]]] = {}
-    for side in sides:
-        for point in side.points.values():
-            if point.state is State.FAILED:
-                what = point.configuration
-                name = " ".join(filter(None, (what.workload, _special(what), backend_label(what.backend), what.dtype)))
-                reason = (point.reason or "")[:_REASON]
-                groups.setdefault(reason, {}).setdefault(name, []).append(what.batch)
-    return [
-        f"Failed: {_listed([f'{name} batch {_numbers(batches)}' for name, batches in names.items()])}: {reason}."
-        for reason, names in sorted(groups.items())
-    ]
+    failed = [point for side in sides for point in side.points.values() if point.state is State.FAILED]
+    lines = []
+    for reason, points in sorted(grouped(failed, lambda point: (point.reason or "")[:_REASON]).items()):
+        named = grouped((point.configuration for point in points), _name)
+        batches = {name: sorted({what.batch for what in some}) for name, some in named.items()}
+        told = [f"{name} batch {', '.join(map(str, some))}" for name, some in batches.items()]
+        lines.append(f"Failed: {_listed(told)}: {reason}.")
+    return lines
 
 
-def _special(configuration: Work) -> str:
-    """The options of its workload that are not at defaults."""
-    text = options_text(configuration.workload, json.dumps(dict(configuration.options)))
-    return "" if text == DEFAULTS else text
-
-
-def _numbers(values: Sequence[int]) -> str:
-    return ", ".join(str(value) for value in sorted(set(values)))
+def _name(what: Work) -> str:
+    special = options_text(what.workload, json.dumps(dict(what.options)))
+    options = "" if special == DEFAULTS else special
+    return " ".join(filter(None, (what.workload, options, backend_label(what.backend), what.dtype)))
 
 
 def _reductions(rows: Sequence[Mapping[str, Any]], sides: Sequence[Gathered], wanted: Wanted) -> list[str]:

@@ -48,14 +48,6 @@ class SplitPanel:
 def split_panels(
     spec: Spec, gathered: Gathered, missing: str, published: Sequence[tuple[float, float]]
 ) -> list[SplitPanel]:  # fmt: skip
-    """The panels of the figure.
-
-    Args:
-        spec: of it.
-        gathered: its points.
-        missing: what stands in a panel without any number.
-        published: batch and latency in milliseconds, as the paper prints them.
-    """
     found = []
     for panel in spec.panels:
         points = sorted(gathered.select(panel.where), key=lambda point: point.configuration.batch)
@@ -109,7 +101,8 @@ def draw_shares(axes: Axes, panel: SplitPanel) -> None:
     for position, part in enumerate(panel.parts):
         if part.share is None:
             axes.bar(position, 1, width=0.7, facecolor="none", edgecolor=GREY, linestyle="--", gid="absent")
-            axes.text(position, 0.5, _why(part), rotation=90, ha="center", va="center", fontsize=6, color=GREY)
+            why = "no proven split" if part.state is State.MEASURED else part.state.value
+            axes.text(position, 0.5, why, rotation=90, ha="center", va="center", fontsize=6, color=GREY)
             continue
         share = min(max(part.share.value, 0.0), 1.0)
         axes.bar(position, 1 - share, width=0.7, color=BLUE, gid="kernels")
@@ -121,7 +114,6 @@ def draw_shares(axes: Axes, panel: SplitPanel) -> None:
 
 
 def split_legend(device: str) -> list[Patch]:
-    """What the colours mean."""
     return [
         Patch(color=BLACK, label="whole latency"),
         Patch(facecolor=ORANGE, hatch="///", edgecolor="white", label=_OVERHEAD[device]),
@@ -137,9 +129,3 @@ def _part(point: Point, column: str) -> Part:
     share = point.estimate("framework_fraction") if counts and overhead is not None else None
     batch = point.configuration.batch
     return Part(batch, point.state, in_ms(latency), in_ms(overhead), share)
-
-
-def _why(part: Part) -> str:
-    if part.state is State.MEASURED:
-        return "no proven split"
-    return str(part.state.value)

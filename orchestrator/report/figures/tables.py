@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from matplotlib.figure import Figure
 
-from orchestrator.analysis.paper import Gathered, Point, Published, State, Work, names_model
+from orchestrator.analysis.paper import Gathered, Point, Published, State, names_model
 from orchestrator.report import markdown
 from orchestrator.report.figures.canvas import sheet
 from orchestrator.report.figures.values import MILLI
@@ -93,8 +93,9 @@ def hardware_table(published: Published, systems: Sequence[Mapping[str, Any]]) -
     rows = []
     left = list(systems)
     for row in published.table_2.rows:
+        tensor_cores = MISSING if row.tensor_cores is None else f"{row.tensor_cores:,}"
         cells = (
-            row.cpu, row.gpu, row.architecture, f"{row.cores:,}", _number(row.tensor_cores), f"{row.clock_ghz:g}",
+            row.cpu, row.gpu, row.architecture, f"{row.cores:,}", tensor_cores, f"{row.clock_ghz:g}",
             f"{row.memory_gb:g}", f"{row.bandwidth_gb_per_s:g}", f"{row.tflop_per_s:g}",
         )  # fmt: skip
         here = [system for system in left if system["gpu_name"] and names_model(row.gpu, system["gpu_name"])]
@@ -111,7 +112,6 @@ def hardware_table(published: Published, systems: Sequence[Mapping[str, Any]]) -
 
 
 def markdown_page(table: Table, title: str, notes: Sequence[str]) -> str:
-    """A page with the table."""
     titles = [f"{name}: " if name else "" for name, span in table.groups for _ in range(span)]
     header = [f"{group}{name}" for group, name in zip(titles, table.header, strict=True)]
     lines = [f"# {title}", "", *markdown.head(header), *map(markdown.row, table.rows)]
@@ -174,17 +174,12 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _number(value: int | None) -> str:
-    return MISSING if value is None else f"{value:,}"
-
-
 def _failures(*gathered: Gathered) -> tuple[str, ...]:
     points = [point for side in gathered for point in side.points.values() if point.state is State.FAILED]
-    return tuple(f"{_named(point.configuration)}: {point.reason}" for point in points)
-
-
-def _named(configuration: Work) -> str:
-    return f"{backend_label(configuration.backend)}, {configuration.dtype}, batch {configuration.batch}"
+    return tuple(
+        f"{backend_label(what.backend)}, {what.dtype}, batch {what.batch}: {reason}"
+        for what, reason in ((point.configuration, point.reason) for point in points)
+    )
 
 
 def draw_table(title: str, table: Table, notes: Sequence[str], small_print: Sequence[str]) -> Figure:

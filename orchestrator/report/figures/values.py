@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final
 
 from orchestrator.analysis import Estimate
+from orchestrator.analysis.axes import grouped
 from orchestrator.analysis.paper import Gathered, Point, State
 from orchestrator.analysis.tax import Regime
 from orchestrator.report.figures.catalogue import PanelSpec, Y
@@ -88,8 +89,6 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel."""
-
     title: str
     x_label: str
     y_label: str
@@ -103,31 +102,21 @@ class Panel:
 
 
 def workload_label(name: str) -> str:
-    """A workload as people name it."""
     return _NAMES.get(name, name)
 
 
 def in_ms(estimate: Estimate | None) -> Estimate | None:
-    """Seconds in milliseconds."""
     return estimate and estimate.scaled(MILLI)
 
 
 def series_of(spec: PanelSpec, points: Sequence[Point], baseline: str | None = None) -> list[tuple[str, list[Point]]]:
     """Points by the value that a panel's lines differ in, the baseline first, else in the order of the values."""
-    found: dict[str, list[Point]] = {}
-    for point in points:
-        found.setdefault(str(_value(spec.series, point)), []).append(point)
+    found = grouped(points, lambda point: str(_value(spec.series, point)))
     return sorted(found.items(), key=lambda item: (item[0] != baseline, _natural(item[0])))
 
 
 def styled(spec: PanelSpec, names: Sequence[str], name: str) -> tuple[str, str, str, bool]:
-    """Label, colour, marker and whether it is dashed, of one of the lines of a figure.
-
-    Args:
-        spec: a panel of it.
-        names: of all its lines.
-        name: of this one.
-    """
+    """Label, colour, marker and whether it is dashed, of one of the lines of a figure."""
     number = names.index(name)
     if spec.series == "backend":
         return backend_label(name), backend_colour(name), marker(number), False
@@ -149,16 +138,6 @@ def panel_of(
     baseline: str | None = None,
     missing: str = "not measured",
 ) -> Panel:
-    """A panel of lines.
-
-    Args:
-        spec: what it shows.
-        gathered: the points of the figure.
-        names: of all lines of the figure, so that a line has one colour in all panels.
-        value: the number of a point, in the unit of the panel.
-        baseline: the line that comes first.
-        missing: what stands in the panel if it has no number at all.
-    """
     lines = []
     for name, points in series_of(spec, gathered.select(spec.where), baseline):
         marks = tuple(sorted((_mark(spec, point, value) for point in points), key=lambda mark: mark.x))
@@ -177,13 +156,11 @@ def panel_of(
 
 
 def names_of(panels: Sequence[PanelSpec], gathered: Gathered, baseline: str | None = None) -> list[str]:
-    """The lines of a figure."""
     found = [name for spec in panels for name, _ in series_of(spec, gathered.select(spec.where), baseline)]
     return sorted(set(found), key=lambda name: (name != baseline, _natural(name)))
 
 
 def latency_ms(gathered: Gathered) -> Value:
-    """The latency of a point in milliseconds."""
     return lambda point: in_ms(point.estimate(gathered.latency))
 
 
@@ -194,12 +171,7 @@ def tflops(point: Point) -> Estimate | None:
 
 
 def why_empty(points: Sequence[Point], missing: str) -> str:
-    """What stands in an empty panel: what failed, or cannot be had on this device, is not to be measured.
-
-    Args:
-        points: of the panel.
-        missing: what to say where they were just not measured.
-    """
+    """What stands in an empty panel: what failed, or cannot be had on this device, is not to be measured."""
     tried = [point for point in points if point.state is not State.MEASURED]
     if tried and all(point.state in (State.FAILED, State.IMPOSSIBLE) for point in tried):
         return " / ".join(dict.fromkeys(point.reason or point.state.value for point in tried))

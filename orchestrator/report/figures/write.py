@@ -37,17 +37,7 @@ def write_paper(
     formats: Sequence[str],
     told: Callable[[Written], None],
 ) -> Path:
-    """Draws figures and writes them with an index.
-
-    Args:
-        directory: is made; files of the same names are replaced.
-        specs: which figures and tables.
-        trials: of the store.
-        published: what the paper prints.
-        sweeps: the directory of the paper's sweeps.
-        decisions: of the paper's claims.
-        formats: of `canvas.FORMATS`.
-        told: called with each figure as soon as it is written.
+    """Draws figures and writes them with an index; `told` hears of each as soon as it is written.
 
     Returns:
         The index.
@@ -60,7 +50,10 @@ def write_paper(
         directory.mkdir(parents=True, exist_ok=True)
         written = []
         for spec in specs:
-            written.append(_written(spec, material, directory, formats))
+            with drawing():
+                sheet = compose(spec, material)
+                files = save(sheet.figure, directory, spec.stem, formats)
+            written.append(Written(sheet, (*files, *_as_text(sheet, directory))))
             told(written[-1])
         path = directory / INDEX
         path.write_text(index_page(written, published, decisions), encoding="utf-8")
@@ -69,13 +62,6 @@ def write_paper(
             f"cannot be written: {error.strerror}; name another with --output", file=directory
         ) from None
     return path
-
-
-def _written(spec: Spec, material: Material, directory: Path, formats: Sequence[str]) -> Written:
-    with drawing():
-        sheet = compose(spec, material)
-        files = save(sheet.figure, directory, spec.stem, formats)
-    return Written(sheet, (*files, *_as_text(sheet, directory)))
 
 
 def _as_text(sheet: Sheet, directory: Path) -> list[Path]:
@@ -92,13 +78,6 @@ def _as_text(sheet: Sheet, directory: Path) -> list[Path]:
 
 
 def index_page(written: Sequence[Written], published: Published, decisions: Sequence[Decision]) -> str:
-    """A page of Markdown.
-
-    Args:
-        written: the figures, in their order.
-        published: what the paper prints.
-        decisions: of the paper's claims; none if nobody decided them.
-    """
     about = (
         f"{published.source}. Each figure shows what this store has of the points that the paper's sweep asks for; "
         "what is missing is drawn as missing. Figure 2 is a drawing, which nothing measures."

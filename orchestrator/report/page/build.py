@@ -5,16 +5,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
-
-import pyarrow.compute as pc
+from typing import Final
 
 from orchestrator.analysis import FailureGroup
-from orchestrator.analysis.axes import AXES, Group, Value, columns_of
+from orchestrator.analysis.axes import AXES, Group, Row, columns_of
 from orchestrator.analysis.conditions import Condition, Operator, accepted, parse_conditions
 from orchestrator.analysis.confounders import Difference
 from orchestrator.analysis.explanation import execution_taxes, explain_columns
-from orchestrator.analysis.frame import Frame
+from orchestrator.analysis.frame import Frame, context_columns
 from orchestrator.analysis.pooling import Policy
 from orchestrator.analysis.ratios import RATIO_COLUMNS, Ratio, Twin, is_ok
 from orchestrator.analysis.snapshot import Snapshot
@@ -42,13 +40,14 @@ from orchestrator.report.page.sql import AND, UNFLAGGED, sql_values
 from orchestrator.store import Results
 from runners.contract import Status
 
-Row = dict[str, Any]
-
 DEFAULT_BASELINE: Final = "eager"
-_MORE: Final = (
+_COLUMNS: Final = (
+    *(*explain_columns(), *columns_of(AXES.values()), *RATIO_COLUMNS),
+    *(name for mode in Mode for name in mode.metric.columns),
     *("reason", "replicate", "host", "flops", "weight_bytes", "guard_flags", "hw_id"),
     *("isolation", "environment", "environment_id", "driver_version", "kernel"),
 )
+"""Of `trials`; samples are read for themselves."""
 
 
 @dataclass(frozen=True)
@@ -94,21 +93,22 @@ class Page:
         """Whether a campaign of the selection has no end yet."""
         return any(campaign["finished_at"] is None for campaign in self.campaigns)
 
-    def ratios(self, against: Against, cells: Iterable[PageCell] | None = None) -> list[Ratio]:
-        """The ratios of one kind in the mode that is shown first.
+    def labels(self, against: Against) -> list[str]:
+        """What the things are called that ratios of a kind compare."""
+        return [named.label for named in (self.at.backends if against is Against.BACKEND else self.at.systems)]
 
-        Args:
-            against: the kind.
-            cells: of which; of all if null.
-        """
+    def position(self, cell: PageCell, against: Against) -> int:
+        """The position of a cell among them."""
+        return cell.backend if against is Against.BACKEND else self.at.places[cell.place].system
+
+    def ratios(self, against: Against, cells: Iterable[PageCell] | None = None) -> list[Ratio]:
+        """The ratios of one kind in the mode that is shown first."""
         chosen = self.cells if cells is None else cells
         return [cell.ratios[against, self.mode] for cell in chosen if (against, self.mode) in cell.ratios]
 
 
 @dataclass(frozen=True)
 class Report:
-    """A page and its samples."""
-
     page: Page
     samples: SampleBook
 
@@ -133,42 +133,51 @@ def make_report(
     Raises:
         ConfigurationError: a value is unknown, no trial meets the conditions, or a baseline means several systems.
     """
-    chosen = choose(results, conditions)
-    moment = chosen.moment
-    rows = at_home(chosen.rows)
+    moment = Snapshot.of(results)
+    condition = moment.condition(conditions)
+    every = moment.rows(_COLUMNS, condition)
+    where = [asked.text for asked in conditions]
+    if not every:
+        why = f"no trial meets {' '.join(where)}" if where else "no trial yet; run `make cluster-sweep`"
+        raise ConfigurationError(f"there is nothing to report: {why}")
+    sql = _sql(moment, conditions, every)
+    rows = at_home(every)
     measured = [row for row in rows if row["replicate"] == 0 and not (without_flagged and row["guard_flags"])]
     if not measured and without_flagged:
         raise ConfigurationError(f"leaves nothing: guards flagged all {len(rows)} trials", key="--without-flagged")
     if not measured:
         raise ConfigurationError("there is nothing to report: only second halves of A/A pairs have ended yet")
     at = coordinates(measured)
-    names = {row["campaign_id"] for row in measured}
     policy = Policy(without_flagged=without_flagged)
     frames = {
-        mode: Frame(measured, mode.metric, policy, moment.whole(names, mode.metric), moment.started) for mode in Mode
+        mode: Frame(measured, mode.metric, policy, moment.whole(measured, context_columns(mode.metric)), moment.started)
+        for mode in Mode
     }
     cells = cells_of(frames)
     backend, system = _baselines(baselines, measured, at, cells)
     pairs = pairs_of(cells, backend, system)
-    there = {row["campaign_id"] for row in chosen.rows}
+    there = {row["campaign_id"] for row in every}
     known = [campaign for campaign in moment.campaigns if campaign["campaign_id"] in there]
     campaigns = tuple(sorted(known, key=lambda campaign: (campaign["started_at"], campaign["campaign_id"])))
     shown = page_cells(cells, ratios_of(cells, pairs, frames), at, execution_taxes(measured))
     dimensions = moment.dimensions(measured)
-    mode = _first_mode(measured)
+    # On a GPU a call returns before its work is done, and the paper timed back-to-back calls there.
+    on_gpu = any(row["device"] != "cpu" and is_ok(row) for row in measured)
+    mode = Mode.PIPELINED if on_gpu else Mode.SYNC
     systems = [known.system_id for known in at.systems]
     environments = {str(row["environment_id"]): str(row["environment"]) for row in measured}
+    more = [word for text in where for word in ("--where", text)]
+    more += ["--without-flagged"] if without_flagged else []
     page = Page(
         title=_title(campaigns),
         store=results.place,
-        selection=" ".join(chosen.where) or "all trials of the store",
+        selection=" ".join(where) or "all trials of the store",
         without_flagged=without_flagged,
         made_at=made_at or datetime.now(UTC),
-        sql=AND.join([chosen.sql, UNFLAGGED]) if without_flagged else chosen.sql,
-        sql_of_all=chosen.sql,
+        sql=AND.join([sql, UNFLAGGED]) if without_flagged else sql,
+        sql_of_all=sql,
         commands={
-            name: _command(results, chosen, options, without_flagged=without_flagged)
-            for name, options in commands_of(cells, backend, system).items()
+            name: _command(results, [*options, *more]) for name, options in commands_of(cells, backend, system).items()
         },
         campaigns=campaigns,
         statuses=Counter(Status(row["status"]) for row in rows),
@@ -182,55 +191,15 @@ def make_report(
             Against.SYSTEM: systems.index(system) if system in systems else None,
         },
         twins={mode: frame.twins for mode, frame in frames.items()},
-        differences=differences_of(moment, chosen.condition, cells, pairs, mode),
+        differences=differences_of(moment, cells, pairs, mode),
         hardware=hardware_of(at.systems, dimensions),
         software=software_of(cells, environments, dimensions),
         failures=failures_of(rows),
-        disturbed=disturbed_of(rows, moment, chosen.condition),
+        disturbed=disturbed_of(rows, moment, condition),
     )
     hosts = sorted({row["host"] or "" for row in measured})
     ids = [str(campaign["campaign_id"]) for campaign in campaigns]
-    return Report(page, sample_book(moment, chosen.condition, shown, ids, hosts))
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """A selection of one moment."""
-
-    moment: Snapshot
-    condition: pc.Expression | None
-    rows: tuple[Row, ...]
-    """Of each trial the attempt that counts, the second halves of A/A pairs too."""
-    sql: str
-    """A condition on `trials`, such as `campaign_id IN ('a')`; `true` for all."""
-    where: tuple[str, ...]
-
-
-def choose(results: Results, conditions: Sequence[Condition]) -> Chosen:
-    """The trials that meet conditions.
-
-    Raises:
-        ConfigurationError: a value is unknown, or no trial meets all conditions.
-    """
-    moment = Snapshot.of(results)
-    condition = moment.condition(conditions)
-    rows = moment.rows(trial_columns(), condition)
-    if not rows:
-        chosen = " ".join(condition.text for condition in conditions)
-        raise ConfigurationError(
-            f"there is nothing to report: no trial meets {chosen}"
-            if chosen
-            else "there is nothing to report: no trial yet; run `make cluster-sweep`"
-        )
-    return Chosen(
-        moment, condition, tuple(rows), _sql(moment, conditions, rows), tuple(asked.text for asked in conditions)
-    )
-
-
-def trial_columns() -> list[str]:
-    """The columns of `trials` that pages are made from; samples are read for themselves."""
-    metrics = [name for mode in Mode for name in mode.metric.columns]
-    return list(dict.fromkeys([*explain_columns(), *columns_of(AXES.values()), *metrics, *RATIO_COLUMNS, *_MORE]))
+    return Report(page, sample_book(moment, condition, shown, ids, hosts))
 
 
 def _sql(moment: Snapshot, conditions: Sequence[Condition], rows: Sequence[Row]) -> str:
@@ -239,19 +208,14 @@ def _sql(moment: Snapshot, conditions: Sequence[Condition], rows: Sequence[Row])
         if condition.is_recent:
             found = {(row["campaign_id"],) for row in rows}
             parts.append(sql_values(["campaign_id"], found))
-            continue
-        known: dict[Value, list[tuple[Any, ...]]] = moment.values(condition.axis)
-        raw = [values for value in accepted(condition, known.keys()) for values in known[value]]
-        parts.append(sql_values(condition.axis.columns, raw))
+        else:
+            parts.append(sql_values(condition.axis.columns, moment.raw_values(condition)))
     return AND.join(dict.fromkeys(parts)) or "true"
 
 
-def _command(results: Results, chosen: Chosen, options: Sequence[str], *, without_flagged: bool) -> str:
+def _command(results: Results, options: Sequence[str]) -> str:
     """Of `taxmeter compare`, with `{mode}` for the metric: all ratios of the page, whatever its filters leave."""
-    conditions = [word for text in chosen.where for word in ("--where", text)]
-    more = ["--without-flagged"] if without_flagged else []
-    words = ["taxmeter", "compare", "--results", str(results.place), *options, *conditions, *more]
-    return shlex.join(words) + " --metric {mode}"
+    return shlex.join(["taxmeter", "compare", "--results", str(results.place), *options]) + " --metric {mode}"
 
 
 def _baselines(
@@ -291,11 +255,6 @@ def _most_measured(cells: Cells, at: Coordinates) -> str | None:
             counts[str(key[0])] += 1
     order = [system.system_id for system in at.systems]
     return min(counts, key=lambda name: (-counts[name], order.index(name)), default=None)
-
-
-def _first_mode(rows: Sequence[Row]) -> Mode:
-    """On a GPU a call returns before its work is done, and the paper timed back-to-back calls there."""
-    return Mode.PIPELINED if any(row["device"] != "cpu" and is_ok(row) for row in rows) else Mode.SYNC
 
 
 def _title(campaigns: Sequence[Row]) -> str:

@@ -10,7 +10,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, Final
 
-from orchestrator.analysis.axes import AXES, Value, axes, columns_of, grouped
+from orchestrator.analysis.axes import AXES, Key, Row, axes, columns_of, grouped
 from orchestrator.analysis.explanation import ExecutionTax, FreeBatch, execution_of, free_batch
 from orchestrator.analysis.explanation.call import Execution
 from orchestrator.analysis.frame import Cell, Frame
@@ -20,8 +20,6 @@ from orchestrator.analysis.tax import Tax, tax_of
 from orchestrator.analysis.transition import Transition, transition_of
 from orchestrator.report.page.places import KEY, PLACE, SHAPE, Coordinates
 
-Row = dict[str, Any]
-Key = tuple[Value, ...]
 Pair = tuple[Key, Key]
 
 _HOME: Final = axes(("system", "environment", "isolation", "method"))
@@ -45,12 +43,10 @@ class Mode(Enum):
 
     @property
     def metric(self) -> Metric:
-        """The metric of the same name."""
         return METRICS[self.value]
 
     @property
     def samples(self) -> str:
-        """The column of its samples."""
         return {"latency_sync": "samples_sync_s", "latency_pipelined": "samples_pipelined_s"}[self.value]
 
 
@@ -96,7 +92,6 @@ class PageCell:
 
     @property
     def device(self) -> str:
-        """`cpu` or `cuda`."""
         return str(self.key[_NAMES.index("device")])
 
     @property
@@ -106,7 +101,6 @@ class PageCell:
 
     @cached_property
     def ok(self) -> tuple[Mapping[str, Any], ...]:
-        """Its trials that ended ok."""
         return tuple(row for row in self.trials.rows if is_ok(row))
 
     def first(self, column: str) -> float | None:
@@ -152,13 +146,7 @@ def cells_of(frames: Frames) -> Cells:
 
 
 def pairs_of(cells: Cells, backend: str | None, system: str | None) -> Pairs:
-    """The pairs of cells that ratios are made of.
-
-    Args:
-        cells: by key.
-        backend: the baseline backend; null for no ratios of backends.
-        system: identity of the baseline system; null for no ratios of systems.
-    """
+    """The pairs of cells that ratios are made of."""
     beside, across = [], []
     there = grouped((key for key in cells if key[_SYSTEM] == system), _work)
     for key in cells:
@@ -172,13 +160,7 @@ def pairs_of(cells: Cells, backend: str | None, system: str | None) -> Pairs:
 
 
 def commands_of(cells: Iterable[Key], backend: str | None, system: str | None) -> dict[str, tuple[str, ...]]:
-    """What asks `taxmeter compare` for the ratios of a page, by the name of the chart: its options.
-
-    Args:
-        cells: keys.
-        backend: the baseline backend; null for no ratios of backends.
-        system: identity of the baseline system; null for no ratios of systems.
-    """
+    """What asks `taxmeter compare` for the ratios of a page, by the name of the chart: its options."""
     keys = list(cells)
     varying = [name for number, name in enumerate(_NAMES) if len({key[number] for key in keys}) > 1]
     work = ["workload", *(name for name in varying if name not in ("workload", "backend"))]
@@ -205,7 +187,6 @@ def ratios_of(cells: Cells, pairs: Pairs, frames: Frames) -> Ratios:
 def page_cells(
     cells: Cells, ratios: Ratios, at: Coordinates, taxes: Mapping[Execution, ExecutionTax]
 ) -> tuple[PageCell, ...]:
-    """The cells as the page shows them."""
     found = []
     for key, cell in cells.items():
         ok = [row for row in cell[Mode.SYNC].rows if is_ok(row)]

@@ -4,29 +4,16 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import pyarrow.compute as pc
-
-from orchestrator.analysis.axes import grouped
-from orchestrator.analysis.confounders import (
-    FACTS_OF_A_RUN,
-    Confounders,
-    Difference,
-    Dimensions,
-    Fields,
-    change_columns,
-    gathered,
-    row_id,
-)
+from orchestrator.analysis.axes import Key, grouped
+from orchestrator.analysis.confounders import Difference, Dimensions, Fields, gathered
 from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.analysis.statistics import Estimate
-from orchestrator.report.page.cells import Against, Cells, Key, Mode, Pairs
+from orchestrator.report.page.cells import Against, Cells, Mode, Pairs
 from orchestrator.report.page.html import Content, Markup, element, joined, table
 from orchestrator.report.page.places import KEY, PageSystem
 from orchestrator.report.text import count_text, listed, value_text
-
-Row = dict[str, Any]
 
 _KIB: Final = 2**10
 _MHZ: Final = 10**6
@@ -66,13 +53,7 @@ def hardware_of(systems: Sequence[PageSystem], dimensions: Dimensions) -> FactTa
 
 
 def software_of(cells: Iterable[Key], environments: Mapping[str, str], dimensions: Dimensions) -> FactTable:
-    """Versions and builds; a column per environment that trials ran in.
-
-    Args:
-        cells: keys of cells.
-        environments: the name of each environment, by identity.
-        dimensions: what trials refer to.
-    """
+    """Versions and builds; a column per environment that trials ran in."""
     there = {str(key[_ENVIRONMENT_ID]) for key in cells}
     used = sorted(there & environments.keys() & dimensions.environments.keys(), key=lambda name: environments[name])
     names = [environments[identity] for identity in used]
@@ -85,22 +66,13 @@ def software_of(cells: Iterable[Key], environments: Mapping[str, str], dimension
     return FactTable(labels, _fields([dimensions.environments[identity] for identity in used], "environment"))
 
 
-def differences_of(
-    moment: Snapshot, condition: pc.Expression | None, cells: Cells, pairs: Pairs, mode: Mode
-) -> dict[Against, tuple[Difference, ...]]:
+def differences_of(moment: Snapshot, cells: Cells, pairs: Pairs, mode: Mode) -> dict[Against, tuple[Difference, ...]]:
     """What else differs between the sides of the ratios of one mode, without what is compared; positions in `pairs`.
 
     Hardware is left out of ratios of systems, because the table of systems shows all of it.
     """
-    used = {
-        row["campaign_id"]
-        for some in pairs.values()
-        for pair in some
-        for key in pair
-        for row in cells[key][mode].measured
-    }
-    rows = {row_id(row): row for campaign in sorted(used) for row in _change_rows(moment, condition, campaign)}
-    finder = Confounders(moment.dimensions(rows.values()), rows)
+    used = {key for some in pairs.values() for pair in some for key in pair}
+    finder = moment.confounders((row for key in used for row in cells[key][mode].measured), conditions=False)
     found = {}
     for against, some in pairs.items():
         sides = [(cells[theirs][mode].measured, cells[ours][mode].measured) for ours, theirs in some]
@@ -142,13 +114,7 @@ def facts_table(found: FactTable, caption: str, kind: str) -> Markup:
 
 
 def differences_table(differences: Sequence[Difference], against: Against, *, has_ratios: bool) -> Markup:
-    """What else differs between the sides of ratios.
-
-    Args:
-        differences: of these ratios, of `differences_of`.
-        against: of which ratios.
-        has_ratios: whether the page has such ratios.
-    """
+    """What else differs between the sides of ratios."""
     if not has_ratios:
         return joined([])
     by_field = grouped(differences, lambda difference: difference.change.field)
@@ -180,20 +146,6 @@ def _marked(values: Sequence[str]) -> list[Markup]:
     usual = max(values, key=lambda value: (values.count(value), -values.index(value)))
     lone = values.count(usual) == 1
     return [element("td", value or "unknown", class_="differs" if lone or value != usual else None) for value in values]
-
-
-def _change_rows(moment: Snapshot, condition: pc.Expression | None, campaign: str) -> list[Row]:
-    """The rows of a campaign, with as little of their facts as tells where they ran: there may be very many."""
-    here = (pc.field("campaign_id") == campaign) & (pc.field("status") == "ok")
-    found = moment.rows(change_columns(), here if condition is None else here & condition)
-    texts: dict[str, str] = {}
-    for row in found:
-        facts = json.loads(row["facts"] or "{}")
-        text = json.dumps({name: value for name, value in facts.items() if name.startswith(FACTS_OF_A_RUN)})
-        row["facts"] = texts.setdefault(text, text)
-        row["protocol"] = texts.setdefault(row["protocol"], row["protocol"])
-        row["conditions_before"] = None
-    return found
 
 
 def _fields(known: Sequence[Fields], group: str) -> tuple[Field, ...]:

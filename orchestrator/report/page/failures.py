@@ -8,14 +8,12 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from orchestrator.analysis import FailureGroup
-from orchestrator.analysis.axes import AXES, grouped
+from orchestrator.analysis.axes import AXES, Row, grouped
 from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.analysis.summary import failure_groups, named_batches
 from orchestrator.report.page.html import Content, Markup, element, joined, table
 from orchestrator.report.page.places import SHAPE, shape_label
 from orchestrator.report.text import count_text
-
-Row = dict[str, Any]
 
 _TELLING: Final = ("permille", "MiB", "processes")
 _NAMED: Final = 12
@@ -85,12 +83,7 @@ def failures_table(failures: Sequence[FailureGroup]) -> Markup:
 
 
 def disturbed_table(found: Disturbed, *, left_out: bool) -> Markup:
-    """What was disturbed while it was measured.
-
-    Args:
-        found: of `disturbed_of`.
-        left_out: whether flagged trials are in no number of the page.
-    """
+    """What was disturbed while it was measured."""
     if not found.watched:
         return element("p", "No trial had guards, so that nothing is known about disturbances.")
     if not found.groups:

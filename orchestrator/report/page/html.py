@@ -36,7 +36,6 @@ def element(name: str, *content: Content, **attributes: str | bool | None) -> Ma
 
 
 def joined(parts: Iterable[Content]) -> Markup:
-    """Parts behind each other."""
     return Markup("".join(map(text, parts)))
 
 

@@ -15,7 +15,6 @@ from orchestrator.analysis.verdict import Verdict
 from orchestrator.report.page.build import Page
 from orchestrator.report.page.cells import Against, Mode, PageCell, Series
 from orchestrator.report.page.places import KEY, PageShape
-from orchestrator.report.page.roofs import Ceiling
 from orchestrator.report.page.samples import SampleBook
 from orchestrator.report.page.sql import queries
 from orchestrator.report.text import cpu_text, statuses_text
@@ -91,14 +90,16 @@ def _roofs(page: Page) -> list[dict[str, Any]]:
         below = [number for number, shape in enumerate(page.at.shapes) if roof.is_over(shape.values)]
         for dtype in sorted({dtypes[number] for number in below}):
             shapes = [number for number in below if dtypes[number] == dtype]
-            where = {"system": numbers[roof.system_id], "shapes": shapes, "dtype": dtype, "threads": roof.threads}
-            parts = {"arithmetic": roof.arithmetic.get(dtype), "bandwidth": roof.bandwidth}
-            found.append(where | {name: _ceiling(part) for name, part in parts.items()})
+            where: dict[str, Any] = {
+                "system": numbers[roof.system_id],
+                "shapes": shapes,
+                "dtype": dtype,
+                "threads": roof.threads,
+            }
+            for name, part in (("arithmetic", roof.arithmetic.get(dtype)), ("bandwidth", roof.bandwidth)):
+                where[name] = part and {**asdict(part), "rate": _short(part.rate)}
+            found.append(where)
     return found
-
-
-def _ceiling(ceiling: Ceiling | None) -> dict[str, Any] | None:
-    return None if ceiling is None else {**asdict(ceiling), "rate": _short(ceiling.rate)}
 
 
 def _cells(cells: Sequence[PageCell], samples: SampleBook) -> Columns:

@@ -3,14 +3,11 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from orchestrator.analysis.axes import AXES, Axis, Value, axes, columns_of, grouped, sorting, values_of
+from orchestrator.analysis.axes import AXES, Axis, Key, Row, Value, axes, columns_of, grouped, sorting, values_of
 from orchestrator.report.page.sql import raw_values, sql_values
 from orchestrator.report.text import work_text
-
-Row = dict[str, Any]
-Key = tuple[Value, ...]
 
 PLACE: Final = axes(("system", "environment", "isolation", "method", "environment_id", "gpu", "cpu", "hw"))
 SHAPE: Final = axes(
@@ -119,7 +116,10 @@ def _systems(rows: Iterable[Row]) -> tuple[PageSystem, ...]:
     firsts = {name: group[0] for name, group in by_id.items()}
     plain = {name: _model(row) for name, row in firsts.items()}
     named = _told_apart(plain, {name: _hosts(group) for name, group in by_id.items()}, firsts)
-    systems = [PageSystem(named[name], name, _hosts(group), _hardware(firsts[name])) for name, group in by_id.items()]
+    systems = []
+    for name, group in by_id.items():
+        models = filter(None, (firsts[name]["cpu_model"], firsts[name]["gpu_name"]))
+        systems.append(PageSystem(named[name], name, _hosts(group), ", ".join(models) or "unknown hardware"))
     return tuple(sorted(systems, key=lambda system: (system.label.lower(), system.system_id)))
 
 
@@ -128,10 +128,6 @@ def _model(row: Row) -> str:
         return f"unknown system of {row['host'] or 'no host'}"
     gpu = AXES["gpu"].read(row)
     return short_model(str(row["cpu_model"] or "unknown processor") if gpu == "no GPU" else str(gpu))
-
-
-def _hardware(row: Row) -> str:
-    return ", ".join(str(model) for model in (row["cpu_model"], row["gpu_name"]) if model) or "unknown hardware"
 
 
 def _hosts(rows: Iterable[Row]) -> tuple[str, ...]:

@@ -108,9 +108,7 @@ def _why_not_disturbed(page: Page) -> str:
 
 def _against(page: Page, kind: Against) -> str:
     number = page.baselines[kind]
-    if number is None:
-        return ""
-    return f" against {page.at.backends[number].label if kind is Against.BACKEND else page.at.systems[number].label}"
+    return "" if number is None else f" against {page.labels(kind)[number]}"
 
 
 def _differences(page: Page, kind: Against) -> Markup:

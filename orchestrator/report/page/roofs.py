@@ -6,15 +6,13 @@ STREAM: `runners.contract.catalogue.roofs`.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from orchestrator.analysis.axes import DEFAULTS, Value, backend_text, options_text
+from orchestrator.analysis.axes import DEFAULTS, Row, Value, backend_text, options_text
 from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.report.page.sql import rates_query
 from orchestrator.store.query.sql import connect, query_errors
 from runners.contract.catalogue.roofs import GEMM, TRIAD
-
-Row = Mapping[str, Any]
 
 _NAMED: Final = ", ".join(
     (
@@ -65,13 +63,6 @@ class Roof:
 def roofs_of(
     moment: Snapshot, systems: Collection[str] | None = None, *, without_flagged: bool = False
 ) -> tuple[Roof, ...]:
-    """The roofs that a store knows.
-
-    Args:
-        moment: where they are looked for, in all campaigns.
-        systems: identities of systems; all if null.
-        without_flagged: leaves trials that guards flagged out.
-    """
     if systems is not None and not systems:
         return ()
     query = rates_query(without_flagged=without_flagged, columns=_NAMED)

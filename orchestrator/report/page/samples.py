@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from orchestrator.analysis.confounders import RowId, row_id
+from orchestrator.analysis.ratios import visit_of
 from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.report.page.cells import Mode, PageCell
 from orchestrator.store import Selection
@@ -43,10 +45,8 @@ HEADER: Final = np.dtype(
 """Of one series; seconds; `flagged` is how many guards flag its process. It stands before the samples of its cell, and
 the script on the page reads the same."""
 
-Id = tuple[str, str, int]
-"""Campaign, trial and attempt."""
 SeriesId = tuple[str, str, int, str]
-"""The same and the mode."""
+"""Campaign, trial, attempt and mode."""
 
 
 @dataclass(frozen=True)
@@ -88,27 +88,18 @@ def sample_book(
     hosts: Sequence[str],
     budget: int = _BUDGET,
 ) -> SampleBook:
-    """The samples of the processes of some cells.
-
-    Args:
-        moment: where they are from.
-        condition: that of the selection, so that no more is read.
-        cells: in the order of the page.
-        campaigns: names, in the order of the page.
-        hosts: names, in the order of the page.
-        budget: samples on the page, about.
-    """
-    wanted = {_id(row): number for number, cell in enumerate(cells) for row in cell.ok}
+    """The samples of the processes of some cells."""
+    wanted = {row_id(row): number for number, cell in enumerate(cells) for row in cell.ok}
     lengths = _lengths(cells)
     cap, every = _limits(list(lengths.values()), budget)
     chosen = {key for number, key in enumerate(sorted(lengths)) if number % every == 0}
     by_cell: dict[int, list[Taken]] = {}
     kept = 0
     for row, mode, values in _series(moment, condition, wanted):
-        if (*_id(row), mode.value) in chosen:
+        if (*row_id(row), mode.value) in chosen:
             taken = _taken(row, mode, values, cap)
             kept += len(taken.values)
-            by_cell.setdefault(wanted[_id(row)], []).append(taken)
+            by_cell.setdefault(wanted[row_id(row)], []).append(taken)
     places = ({name: number for number, name in enumerate(names)} for names in (campaigns, hosts))
     blocks, index = _packed(by_cell, len(cells), *places)
     longest = max(lengths.values(), default=0)
@@ -148,7 +139,7 @@ def _packed(
     index: list[tuple[int, int, int] | None] = []
     block = bytearray()
     for number in range(cells):
-        taken = sorted(by_cell.get(number, ()), key=lambda series: (series.mode.value, *_visit(series.row)))
+        taken = sorted(by_cell.get(number, ()), key=lambda series: (series.mode.value, *visit_of(series.row)))
         index.append((len(blocks), len(block), len(taken)) if taken else None)
         block += _headers(taken, campaigns, hosts)
         for series in taken:
@@ -160,16 +151,13 @@ def _packed(
 
 
 def _headers(taken: Sequence[Taken], campaigns: Mapping[str, int], hosts: Mapping[str, int]) -> bytes:
-    found = np.zeros(len(taken), dtype=HEADER)
-    for place, series in zip(found, taken, strict=True):
-        modes = list(Mode)
-        campaign, host, number = _visit(series.row)
-        place["mode"], place["campaign"] = modes.index(series.mode), campaigns[campaign]
-        place["host"], place["round"] = hosts[host], number
-        place["count"], place["kept"] = series.count, len(series.values)
-        place["flagged"] = len(series.row["guard_flags"] or ())
-        place["least"], place["median"], place["largest"] = series.summary
-    return found.tobytes()
+    modes, found = list(Mode), []
+    for series in taken:
+        campaign, host, number = visit_of(series.row)
+        where = modes.index(series.mode), campaigns[campaign], hosts[host], number
+        flagged = len(series.row["guard_flags"] or ())
+        found.append((*where, series.count, len(series.values), *series.summary, flagged))
+    return np.array(found, dtype=HEADER).tobytes()
 
 
 def _rounded(series: Taken) -> NDArray[np.uint16]:
@@ -187,7 +175,7 @@ def _deflated(data: bytes) -> bytes:
 def _lengths(cells: Sequence[PageCell]) -> dict[SeriesId, int]:
     """How many samples each series has, as its row says."""
     return {
-        (*_id(row), mode.value): int(row[str(mode.metric.count)])
+        (*row_id(row), mode.value): int(row[str(mode.metric.count)])
         for cell in cells
         for row in cell.ok
         for mode in Mode
@@ -196,7 +184,7 @@ def _lengths(cells: Sequence[PageCell]) -> dict[SeriesId, int]:
 
 
 def _series(
-    moment: Snapshot, condition: pc.Expression | None, wanted: Mapping[Id, int]
+    moment: Snapshot, condition: pc.Expression | None, wanted: Mapping[RowId, int]
 ) -> Iterator[tuple[dict[str, Any], Mode, NDArray[np.float64]]]:
     """All series of the wanted trials, campaign by campaign so that not all of them are in memory."""
     names = ("campaign_id", "trial_id", "attempt", "host", "round", "guard_flags")
@@ -212,18 +200,10 @@ def _series(
             numbers = column.values.to_numpy(zero_copy_only=False)
             for position, row in enumerate(rows):
                 values = numbers[ends[position] : ends[position + 1]]
-                if len(values) and _id(row) in wanted:
+                if len(values) and row_id(row) in wanted:
                     yield row, mode, values
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.ListArray:
     found = column.combine_chunks()
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-
-
-def _id(row: Mapping[str, Any]) -> Id:
-    return row["campaign_id"], row["trial_id"], row["attempt"]
-
-
-def _visit(row: Mapping[str, Any]) -> tuple[str, str, int]:
-    return row["campaign_id"], row["host"] or "", row["round"]

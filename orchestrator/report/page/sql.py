@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from orchestrator.analysis.axes import grouped
-from runners.contract.catalogue import BACKENDS
+from orchestrator.analysis.explanation.call import NARROWER
 from runners.contract.catalogue.roofs import GEMM, TRIAD, TRIAD_ARRAYS, TRIAD_LEAST_BYTES
 
 AND: Final = "\n  AND "
@@ -26,18 +26,11 @@ _LINE: Final = 100
 _PACES: Final = ("busy_s", "latency_pipelined_median_s", "latency_sync_median_s")
 """The time of a call, the first that was measured: on a GPU that in which the device works. A processor is given no
 floor back, for it is a millionth of such calls."""
-_NARROWER: Final = tuple(name for name, info in BACKENDS.items() if info.is_narrower)
-"""Backends whose operations are not those of the dtype: they are in no roof."""
 _ROOF_THREADS: Final = "CASE device WHEN 'cpu' THEN threads ELSE 0 END AS roof_threads"
 
 
 def queries(key: Sequence[str], *, without_flagged: bool) -> dict[str, str]:
-    """By the name of the chart.
-
-    Args:
-        key: columns of whatever must not be pooled.
-        without_flagged: whether no roof is of a trial that guards flagged.
-    """
+    """By the name of the chart."""
     cell = textwrap.fill(", ".join(key), _LINE, subsequent_indent=9 * " ")
     return {
         "latency": _medians(
@@ -112,14 +105,9 @@ ORDER BY ALL"""
 
 
 def rates_query(*, without_flagged: bool, columns: str = "") -> str:
-    """What products of matrices and triads reach: the rates of each configuration of a campaign.
-
-    Args:
-        without_flagged: whether trials that guards flagged are left out.
-        columns: further aggregates, each after a comma.
-    """
+    """What products of matrices and triads reach: the rates of each configuration of a campaign."""
     seconds = ", ".join(f"median({name})" for name in _PACES)
-    narrower = ", ".join(f"'{name}'" for name in _NARROWER)
+    narrower = ", ".join(f"'{name}'" for name in sorted(NARROWER))
     only = f"\n    AND {UNFLAGGED}" if without_flagged else ""
     return f"""SELECT campaign_id, trial_key, system_id, device, dtype, threads, {_ROOF_THREADS},
          nullif(coalesce({seconds}), 0) AS call_s,
@@ -135,12 +123,7 @@ def rates_query(*, without_flagged: bool, columns: str = "") -> str:
 
 
 def sql_values(columns: Sequence[str], tuples: Collection[tuple[Any, ...]]) -> str:
-    """A condition in SQL: these columns have one of these combinations of values.
-
-    Args:
-        columns: names of columns.
-        tuples: values, one of each column; null is unknown.
-    """
+    """A condition in SQL: these columns have one of these combinations of values."""
     branches: list[list[str]] = []
     for values in sorted(set(tuples), key=repr):
         branches.append([_equal(name, value) for name, value in zip(columns, values, strict=True)])

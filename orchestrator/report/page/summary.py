@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from orchestrator.analysis import MARGIN, Ratio, Verdict
@@ -19,11 +19,6 @@ _VERDICTS: Final = (
     *(Verdict.UNDECIDED, Verdict.SLIGHTLY_SLOWER, Verdict.SLOWER),
 )
 """In the order of the bars."""
-_REGIMES: Final = {
-    Regime.FRAMEWORK_BOUND: "framework-bound",
-    Regime.MIXED: "mixed",
-    Regime.COMPUTE_BOUND: "compute-bound",
-}
 _TWINS_SHOWN: Final = 20
 
 
@@ -49,7 +44,7 @@ def tiles(page: Page) -> Markup:
 
 def verdicts(page: Page) -> Markup:
     """What the ratios say, in sentences and a table."""
-    sentences = [*_backend_sentences(page), *_system_sentences(page)]
+    sentences = [sentence for against in Against for sentence in _sentences(page, against)]
     if not sentences:
         return element("p", _why_nothing(page))
     mode = f"Latency of {MODE_NAMES[page.mode]}; a ratio above 1 is faster."
@@ -71,11 +66,11 @@ def regimes(page: Page) -> Markup:
         if not here:
             continue
         counts = Counter(cell.tax.load and cell.tax.load.regime for cell in here)
-        shares = [(name, counts[regime], f"r{position}") for position, (regime, name) in enumerate(_REGIMES.items())]
-        rows.append([place.label, *(counts[regime] or "–" for regime in (*_REGIMES, None)), _bar(shares)])
+        shares = [(regime.value, counts[regime], f"r{position}") for position, regime in enumerate(Regime)]
+        rows.append([place.label, *(counts[regime] or "–" for regime in (*Regime, None)), _bar(shares)])
     if not rows:
         return element("p", "Nothing was measured: no trial ended ok.")
-    head = ["system", *_REGIMES.values(), "unknown", "share"]
+    head = ["system", *(regime.value for regime in Regime), "unknown", "share"]
     found = table("What the latency follows: number of configurations", head, rows)
     if not any(cell.tax.load and cell.tax.load.is_by_lower_bound for cell in page.cells):
         return found
@@ -145,28 +140,17 @@ def _statuses(page: Page) -> str:
     )
 
 
-def _backend_sentences(page: Page) -> Iterable[Markup]:
-    baseline = page.baselines[Against.BACKEND]
+def _sentences(page: Page, against: Against) -> Iterator[Markup]:
+    """What each backend or system is to the baseline."""
+    baseline, labels = page.baselines[against], page.labels(against)
     if baseline is None:
         return
-    for number, backend in enumerate(page.at.backends):
-        ratios = page.ratios(Against.BACKEND, (cell for cell in page.cells if cell.backend == number))
+    for number, label in enumerate(labels):
+        ratios = page.ratios(against, (cell for cell in page.cells if page.position(cell, against) == number))
         if ratios:
-            yield _sentence(backend.label, page.at.backends[baseline].label, ratios)
-
-
-def _system_sentences(page: Page) -> Iterable[Markup]:
-    baseline = page.baselines[Against.SYSTEM]
-    if baseline is None:
-        return
-    base = page.at.systems[baseline].label
-    for number, system in enumerate(page.at.systems):
-        here = (cell for cell in page.cells if page.at.places[cell.place].system == number)
-        ratios = page.ratios(Against.SYSTEM, here)
-        if ratios:
-            yield _sentence(system.label, base, ratios)
-        elif number != baseline:
-            yield joined([element("b", system.label), f" has no configuration in common with {base}."])
+            yield _sentence(label, labels[baseline], ratios)
+        elif against is Against.SYSTEM and number != baseline:
+            yield joined([element("b", label), f" has no configuration in common with {labels[baseline]}."])
 
 
 def _sentence(name: str, base: str, ratios: Sequence[Ratio]) -> Markup:

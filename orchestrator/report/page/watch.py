@@ -99,11 +99,6 @@ def store_state(results: Results) -> State:
 def follow(follower: Follower, write: Callable[[Made], None], wait: Callable[[], None]) -> None:
     """Writes the page whenever it changes, until no campaign on it runs any more.
 
-    Args:
-        follower: of the question.
-        write: takes each page.
-        wait: between two looks.
-
     Raises:
         ConfigurationError: a value is unknown, no trial meets the conditions, or the place cannot be written.
     """
