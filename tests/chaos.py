@@ -273,6 +273,7 @@ def main() -> int:
     try:
         with disk(project / "results"), Lab.of_this_process(top) as lab:
             night, wrong = spend(lab, project, temporary, arguments.seed, arguments.minutes)
+            said = night.log.read_text()[-6000:]
     finally:
         shutil.rmtree(top)
     print(f"\n{'fault':20} {'struck':>6} {'missed':>6}")
@@ -281,6 +282,8 @@ def main() -> int:
     print(f"{'all':20} {night.struck.total():6} {night.missed.total():6}\n")
     for name, found in wrong.items():
         print("\n  ".join([f"{len(found)} {name}", *found[:20]]))
+    if any(wrong.values()):
+        print(f"\nWhat the last run said:\n{said}")
     return 1 if any(wrong.values()) else 0
 
 

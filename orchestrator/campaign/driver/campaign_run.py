@@ -159,7 +159,8 @@ class CampaignRun:
                     for host in busy
                 ]
             )
-            there = self._served(host.planning.name for host in busy) - absent.keys()
+            # Those without work, too: an earlier run may have ended before they forgot what is stored.
+            there = self._served(self._hosts) - absent.keys()
             leftovers = {host: self._requests.leftovers(host) for host in sorted(there)}
             store_leftovers(self.scheduler, leftovers, self.ingest, self._tracker.notice)
             left = self._left()

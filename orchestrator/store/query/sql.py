@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow.fs as pafs
 
-from orchestrator.errors import ConfigurationError, StoreError, near_names
+from orchestrator.errors import ConfigurationError, StoreError, near_names, some_names
 from orchestrator.store.query.view import View
 from orchestrator.store.schema import TRIALS
 
@@ -112,8 +112,13 @@ def define_trials(connection: "duckdb.DuckDBPyConnection", view: View, name: str
         if len(view.unsealed) or not sealed:
             branches.append(f"SELECT * FROM _{name}_unsealed")
         connection.execute(f"CREATE VIEW {quoted(name)} AS {' UNION ALL '.join(branches)}")
+        odd = sorted({*connection.table(quoted(name)).columns}.symmetric_difference(TRIALS.names))
     except duckdb.Error as error:
         raise _unreadable(error) from error
+    if odd:
+        raise StoreError(
+            f"{view.snapshot.directory}: its trials have other columns than this taxmeter's: {some_names(odd)}"
+        )
 
 
 def ask(connection: "duckdb.DuckDBPyConnection", query: str) -> "duckdb.DuckDBPyRelation":
