@@ -1,10 +1,12 @@
 """Schedules of TVM's kernels, searched by MetaSchedule for as long as a budget lasts, and kept beside their log."""
 
+import inspect
 import os
 import shutil
 import tempfile
 import time
-from typing import Any, List, NamedTuple
+from typing import Any, List, NamedTuple, Sequence
+from unittest import mock
 
 from runners.workloads.base import Unsupported
 
@@ -14,7 +16,7 @@ _MEASUREMENT_MS = 10
 _MEASUREMENT_TIMEOUT_S = 10
 _NO_LIMIT = 1_000_000
 _SEED = 1
-_RECORDS = "database_tuning_record.json"
+_SPENT = "the tuning budget is spent"
 
 
 class Search(NamedTuple):
@@ -36,6 +38,8 @@ class _Clock:
         self._budget_s = budget_s
         self._end = float("inf")
         self.candidates = 0
+        self.batches = 0
+        """That were built and whose results are not in the database yet."""
 
     def start(self) -> None:
         if self._end == float("inf"):
@@ -54,7 +58,7 @@ def search(module: Any, target: Any, directory: str, threads: int, budget_s: flo
         target: what they are compiled for.
         directory: gets the database and the logs of MetaSchedule.
         threads: of the search; kernels are measured with those of TVM's pool.
-        budget_s: seconds until no further candidates are built, at most one batch of them late.
+        budget_s: seconds after the first candidate, when no further one is built; those that are built are measured.
 
     Raises:
         Unsupported: no candidate could be measured.
@@ -66,6 +70,7 @@ def search(module: Any, target: Any, directory: str, threads: int, budget_s: flo
     from tvm.s_tir.meta_schedule.runner import EvaluatorConfig, LocalRunner
 
     os.makedirs(directory, exist_ok=True)
+    _import_intrinsics()
     clock = _Clock(budget_s)
     # Few candidates at a time, so that the clock is looked at often
     strategy = meta_schedule.search_strategy.EvolutionarySearch(
@@ -106,6 +111,15 @@ def search(module: Any, target: Any, directory: str, threads: int, budget_s: flo
         return Search(MetaScheduleApplyDatabase(directory)(module), len(tasks), tuned, clock.candidates)
 
 
+def _import_intrinsics() -> None:
+    """Imports what MetaSchedule would import, in seconds in place of minutes.
+
+    Each of its hundreds of intrinsics asks for the stack, and Python searches all modules for each frame of it.
+    """
+    with mock.patch.object(inspect, "getmodule", return_value=None):
+        import tvm.s_tir.tensor_intrin  # noqa: F401 - it registers them
+
+
 def _has_schedule(database: Any, task: Any) -> bool:
     return database.query_tuning_record(task.mod, task.target, task.task_name) is not None
 
@@ -113,8 +127,8 @@ def _has_schedule(database: Any, task: Any) -> bool:
 def _builder(directory: str, clock: _Clock) -> Any:
     """Builds candidates in this process.
 
-    TVM's own builder starts a process for each batch, and each of them spends half a minute on the import of tensor
-    intrinsics that no kernel of a CPU's default schedules needs.
+    TVM's own builder starts a process for each batch, and each of them spends half a minute on the import of TVM and of
+    tensor intrinsics.
     """
     import tvm
     from tvm.ir.utils import derived_object
@@ -125,6 +139,8 @@ def _builder(directory: str, clock: _Clock) -> Any:
     prepared = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)
 
     def built(candidate: Any) -> Any:
+        if clock.is_over:
+            return BuilderResult(None, _SPENT)
         path = os.path.join(tempfile.mkdtemp(dir=directory), "candidate." + tar.output_format)
         try:
             tvm.driver.build(prepared(candidate.mod), target=candidate.target).export_library(path, fcompile=tar)
@@ -135,20 +151,31 @@ def _builder(directory: str, clock: _Clock) -> Any:
     class Builder(PyBuilder):  # type: ignore[misc]
         def build(self, candidates: List[Any]) -> List[Any]:
             clock.start()
-            return [built(candidate) for candidate in candidates]
+            results = [built(candidate) for candidate in candidates]
+            clock.batches += bool(_tried(results))
+            return results
 
     return derived_object(Builder)()
 
 
 def _deadline(clock: _Clock) -> Any:
-    """Ends the search after the batch in which the budget is spent, when its results are in the database."""
+    """Ends the search when the budget is spent and all results are in the database.
+
+    They come late: in the first round MetaSchedule asks for them when it has sent candidates of each kernel.
+    """
     from tvm.ir.utils import derived_object
     from tvm.s_tir.meta_schedule.measure_callback import PyMeasureCallback
 
     class Deadline(PyMeasureCallback):  # type: ignore[misc]
         def apply(self, scheduler: Any, task: int, candidates: Any, built: Any, measured: Any) -> None:
-            clock.candidates += len(measured)
-            if clock.is_over:
-                raise TimeoutError("the tuning budget is spent")
+            tried = _tried(built)
+            clock.candidates += tried
+            clock.batches -= bool(tried)
+            if clock.is_over and not clock.batches:
+                raise TimeoutError(_SPENT)
 
     return derived_object(Deadline)()
+
+
+def _tried(built: Sequence[Any]) -> int:
+    return sum(1 for result in built if result.error_msg != _SPENT)
