@@ -136,8 +136,8 @@ def _versions(distributions: Iterable[str]) -> Dict[str, str]:
 def used(directory: str) -> Iterator[None]:
     """Holds a cache while a task uses it; who is alone with it first removes what nobody will read.
 
-    That are the least recently used entries above `MAX_BYTES`, what killed processes left, and headers that differ from
-    their manifest. Of two tasks that run at once each sees what the other publishes.
+    Those are the least recently used entries above `MAX_BYTES`, what killed processes left, and headers that differ
+    from their manifest. Of two tasks that run at once each sees what the other publishes.
     """
     os.makedirs(directory, mode=0o700, exist_ok=True)
     if os.stat(directory).st_uid == os.geteuid():
