@@ -99,7 +99,8 @@ def _check_files(snapshot: Snapshot, remedy: str, found: Verification) -> Snapsh
                 if file_name(content) != PurePosixPath(path).name:
                     found.damage(path, "its content is not that of its name", remedy)
                     continue
-                _check_schema(pq.read_schema(pa.BufferReader(content)), path, table, found)
+                if not _has_columns(pq.read_schema(pa.BufferReader(content)), path, table, found):
+                    continue
                 rows = replace(snapshot, files={table: (path,)}).dataset(table)
                 month = PART.search(path) if table == "trials" else None
                 batches = rows.to_batches(batch_size=_BATCH_ROWS, batch_readahead=1)
@@ -131,7 +132,9 @@ def _check_rows(
         found.damage(place, f"{elsewhere} rows started in another month than {month}", RESTORE)
 
 
-def _check_schema(schema: pa.Schema, path: str, table: str, found: Verification) -> None:
+def _has_columns(schema: pa.Schema, path: str, table: str, found: Verification) -> bool:
+    """Judges a file's version and columns; whether its rows can be read together with others."""
+    has_all = True
     text = (schema.metadata or {}).get(b"schema_version", b"")
     version = int(text) if text.isdigit() else None
     if version is None:
@@ -142,9 +145,11 @@ def _check_schema(schema: pa.Schema, path: str, table: str, found: Verification)
     for ours in SCHEMAS[table]:
         position = schema.get_field_index(ours.name)
         if position < 0:
+            has_all = False
             found.damage(path, f"lacks the column {ours.name}", RESTORE)
         elif not schema.field(position).type.equals(ours.type) and not pa.types.is_nested(ours.type):
             found.damage(path, f"column {ours.name} is {schema.field(position).type}, not {ours.type}", RESTORE)
+    return has_all
 
 
 def _check_journal(layout: Layout, found: Verification) -> None:
