@@ -88,12 +88,12 @@ class Night:
     def is_calm(self) -> bool:
         return time.monotonic() > self.ends_s
 
-    def sweep(self, number: int) -> None:
+    def sweep(self, number: int, rounds: int = ROUNDS) -> None:
         """Has one sweep measured, whatever it takes."""
         name = f"chaos-{number}"
         batches = ", ".join(map(str, BATCHES))
         text = sweep_text(
-            name, f"{{name: synthetic-sleep, batch: [{batches}]}}", "[python]", rounds=ROUNDS, turn_ms=400
+            name, f"{{name: synthetic-sleep, batch: [{batches}]}}", "[python]", rounds=rounds, turn_ms=400
         )
         calm_runs = 0
         while (left := self.unfinished(name)) and calm_runs < CALM_RUNS:
@@ -302,6 +302,8 @@ def spend(lab: Lab, project: Path, temporary: Path, seed: int, minutes: float) -
             while not night.is_calm:
                 number += 1
                 night.sweep(number)
+            # A host that was lost once its last task was stored still has the records: the next campaign removes them.
+            night.sweep(number + 1, rounds=1)
         finally:
             workshop.end()
             lab.up(len(HOSTS))

@@ -19,6 +19,7 @@ import pytest
 from orchestrator.campaign.control import HostPhase
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
+from runners.contract import TaskFiles
 from tests.lab.faults import kill_agent, signal_worker
 from tests.lab.host import LabHost
 from tests.lab.workshop import HOSTS, Workshop
@@ -253,6 +254,32 @@ def test_a_container_that_is_killed_costs_the_trial_that_ran(with_cluster: Works
         ("h2", "crashed"): 1,
     }
     assert len({row["trial_id"] for row in workshop.rows()}) == 3 * TRIALS
+
+
+@pytest.mark.long
+def test_what_is_stored_and_stays_on_a_host_lost_after_its_last_task_is_removed_by_the_next_campaign(
+    with_cluster: Workshop, tmp_path: Path
+) -> None:
+    workshop = with_cluster
+    h1, h2 = workshop.lab.host("h1"), workshop.lab.host("h2")
+    with running(workshop, tmp_path / "log") as sweep:
+        h2.pause()
+        sweep.wait_for_phase("h1", HostPhase.DONE, within_s=ENDED_S)
+        kill_agent(workshop, h1)
+        h2.unpause()
+        assert sweep.end() == ExitCode.OK, sweep.said()
+    rows = assert_complete(workshop, sweep.before)
+    said = " ".join(sweep.said().split())
+    assert "h1: it gave no answer within 60 s; all that it measured is stored, and the next campaign" in said
+    assert records_on(h1) != []
+    workshop.run(sleeps(rounds=1))
+    assert [records_on(workshop.lab.host(name)) for name in HOSTS] == [[], [], []]
+    assert len(workshop.rows()) == len(rows) + 2 * len(HOSTS), "no row is there twice"
+
+
+def records_on(host: LabHost) -> list[str]:
+    """Files of records that the agent of a host keeps."""
+    return host.sh(f"find /var/lib/taxmeter -name {Path(TaskFiles('').records).name}").split()
 
 
 @pytest.mark.long

@@ -253,7 +253,11 @@ def store_leftovers(scheduler: Scheduler, leftovers: Mapping[str, Leftovers], in
 def acknowledge_on(scheduler: Scheduler, acknowledged: Mapping[str, list[Acknowledgement]], tell: Say) -> None:
     """Has hosts forget what is stored; `tell` is told what could not be done."""
     found = {host: some for host, some in acknowledged.items() if some}
-    ask(scheduler, acknowledge, found, RECOVERY_S, lambda host, problem: tell(f"{host}: {problem}"), tell)
+
+    def tell_what_follows(problem: str) -> None:
+        tell(f"{problem}; all that it measured is stored, and the next campaign on it removes the records there")
+
+    ask(scheduler, acknowledge, found, RECOVERY_S, lambda host, problem: tell(f"{host}: {problem}"), tell_what_follows)
 
 
 def ask(
