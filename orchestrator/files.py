@@ -85,6 +85,18 @@ class ProjectFiles(WorkFiles):
         """How the running campaign is seen and steered; see `campaign.control`."""
         return self.state / "control"
 
+    def remember_store(self, store_id: str) -> None:
+        """Makes a store one of those that sweeps of this project wrote to."""
+        self._store(store_id).parent.mkdir(parents=True, exist_ok=True)
+        self._store(store_id).touch()
+
+    def knows_store(self, store_id: str) -> bool:
+        """Whether a sweep of this project wrote to a store: a copy of somebody else's is none of ours."""
+        return self._store(store_id).exists()
+
+    def _store(self, store_id: str) -> Path:
+        return self.state / "stores" / plain_name(store_id, "store")
+
 
 def open_lock(path: Path) -> int:
     """Opens a lock file, which stays behind: removing it would let two holders in.

@@ -58,6 +58,7 @@ from orchestrator.hosts import open_hosts
 from orchestrator.planning import ANY_SUITABLE, Plan, PlanningHost, environments_on
 from orchestrator.store import Attempt, Origin, Store
 from orchestrator.store.query.view import campaign_list
+from orchestrator.store.storage.layout import store_id
 from runners.contract import Status
 
 _GIT_S = 60
@@ -198,7 +199,7 @@ def resume_command(
         return exit_code(store.attempts(campaign.campaign_id).values())
     refuse_stored_code(campaign.campaign_id, campaign.plan.modules, allowed=allow_stored_code)
     if inventory is None:
-        _refuse_hosts_of_others(row)
+        _refuse_hosts_of_others(row, store, files)
     document = Source(Path(f"sweep of {campaign.campaign_id}"), row["sweep_document"])
     again = load_sweep(document, campaign.plan.modules)
     stored = Source(Path(f"inventory of {campaign.campaign_id}"), row["inventory_document"])
@@ -342,13 +343,19 @@ def _row(campaign_id: str | None, results: Path) -> Mapping[str, Any] | None:
     return None
 
 
-def _refuse_hosts_of_others(row: Mapping[str, Any]) -> None:
+def _refuse_hosts_of_others(row: Mapping[str, Any], store: Store, files: ProjectFiles) -> None:
     """Refuses to reach the hosts of an inventory that somebody else wrote: an agent and its token would go there."""
+    identity = store_id(store.layout)
     if row["origin"] != Origin.MEASURED.value:
-        raise ConfigurationError(
-            f"campaign {row['campaign_id']} came from another store ({row['origin']}), and the inventory that it is "
-            "stored with names the hosts of somebody else; name your own with --inventory"
-        )
+        whose = f"came from another store ({row['origin']})"
+    elif identity is None or not files.knows_store(identity):
+        whose = f"is of a store that no sweep of this project wrote to ({store.layout.root})"
+    else:
+        return
+    raise ConfigurationError(
+        f"campaign {row['campaign_id']} {whose}, and the inventory that it is stored with may name the hosts of "
+        "somebody else; name your own with --inventory"
+    )
 
 
 def _hosts(inventory: Inventory, limit: str | None, campaign: Pinned, waiting: Mapping[str, int]) -> dict[str, Host]:

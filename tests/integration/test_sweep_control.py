@@ -29,6 +29,7 @@ from orchestrator.files import ProjectFiles
 from orchestrator.hosts.lock import HostLock
 from orchestrator.planning import PlanningHost
 from orchestrator.store import Store, campaign_row
+from orchestrator.store.storage.layout import store_id
 from tests.recording import wait_for
 from tests.scripted_campaign import STORED, Stored
 
@@ -220,6 +221,7 @@ def begun(directory: Path, rows: int) -> ResumeDecision:
     host = PlanningHost("here", {}, (0,), {"cpu": STORED})
     chosen = stored.begin(load_sweep(path), host, document=SWEEP, inventory=INVENTORY)
     stored.measure(chosen, {"here": rows})
+    ProjectFiles(directory).remember_store(str(store_id(stored.store.layout)))
     path.unlink()
     return chosen
 

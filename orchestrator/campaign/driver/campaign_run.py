@@ -72,6 +72,8 @@ def run_campaign(
     clock = StageClock(Stage.SETUP, order.spent, spent_before(store, campaign_id))
     with ControlFiles(files.control).driving():
         writer, with_rows = store.writer(), set[str]()
+        if (identity := store_id(store.layout)) is not None:
+            files.remember_store(identity)
 
         def close_accounts() -> None:
             _close_accounts(store, writer, campaign_id, with_rows, clock.seconds())

@@ -13,9 +13,10 @@ from orchestrator.campaign.stored_plan import StoredPlan
 from orchestrator.cli import run
 from orchestrator.config import Connection, Host
 from orchestrator.errors import ExitCode, ForeignDataError, NoUsableHostError
-from orchestrator.files import WorkFiles
+from orchestrator.files import ProjectFiles, WorkFiles
 from orchestrator.planning import PlanningHost
-from orchestrator.store import RowContext, trial_row
+from orchestrator.store import RowContext, Store, trial_row
+from orchestrator.store.storage.layout import store_id
 from runners.contract import Status, TrialRecord
 from tests.scripted_campaign import STORED, Stored, sweep
 
@@ -132,6 +133,31 @@ def test_a_campaign_of_another_store_goes_on_only_on_hosts_that_the_user_names(
     assert reached == []
     assert run([*command, "--inventory", str(tmp_path / "own.yaml")]) == ExitCode.NO_USABLE_HOST
     assert [host.connection for host in reached] == [Connection.LOCAL]
+
+
+def test_a_copied_store_leads_nobody_to_the_hosts_of_its_inventory(
+    merged: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reached: list[Host] = []
+
+    def none(hosts: Mapping[str, Host], *_: object) -> None:
+        reached.extend(hosts.values())
+        raise NoUsableHostError("nobody is reached in this test")
+
+    monkeypatch.setattr("orchestrator.cli.sweep.open_hosts", none)
+    monkeypatch.setattr("orchestrator.cli.sweep.refuse_other_locks", lambda *_: None)
+    copied = tmp_path / "theirs"
+    for campaign in ([], [merged]):
+        assert run(["sweep", "resume", *campaign, "--results", str(copied)]) == ExitCode.USAGE
+        told = capsys.readouterr().err
+        assert f"campaign {merged} is of a store that no sweep of this project wrote to ({copied})" in told
+        assert "name your own with --inventory" in told
+    assert reached == []
+    identity = store_id(Store.open(copied).layout)
+    assert identity is not None
+    ProjectFiles(Path.cwd()).remember_store(identity)
+    assert run(["sweep", "resume", "--results", str(copied)]) == ExitCode.NO_USABLE_HOST
+    assert [host.address for host in reached] == ["198.51.100.7"]
 
 
 def test_trials_of_another_store_run_again_only_on_hosts_of_the_users_inventory(
