@@ -69,7 +69,8 @@ class Source:
             content = read_foreign_file(path, MAX_BYTES, follows_links=True)
             return cls(path, content.decode("utf-8-sig"))
         except FileNotFoundError:
-            raise ConfigurationError("no such file", file=path) from None
+            fix = "correct the path, or run this in the directory that it is seen from"
+            raise ConfigurationError(f"no such file; {fix}", file=path) from None
         except (ForeignDataError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"cannot be read: {error}", file=path) from None
 

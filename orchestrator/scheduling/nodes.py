@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import NoUsableHostError, some_names
+from orchestrator.errors import InfrastructureError, NoUsableHostError, some_names
 from orchestrator.files import temporary_directory
 from orchestrator.hosts.cluster import CODE_VARIABLE, HOST_LABEL, RELAY, RELAY_SLOTS, SLOT
 from orchestrator.hosts.cluster.settings import CLUSTER
@@ -47,8 +47,8 @@ RayCluster = Callable[[Sequence[SchedulingHost]], AbstractContextManager[Connect
 """Connects to the nodes of hosts while the block lasts.
 
 Raises:
-    NoUsableHostError: no host has a node; says what the nodes are.
-    InfrastructureError: there is no such cluster, or it cannot be started.
+    NoUsableHostError: no host has a node; says what the nodes are. Or the one of this machine cannot be started.
+    InfrastructureError: there is no such cluster.
 """
 
 
@@ -75,7 +75,10 @@ def this_machine(hosts: Sequence[SchedulingHost]) -> Iterator[Connected]:
             "_temp_dir": str(directory),
         }
         with _shut_down(ray):
-            initialise(ray, options, "the Ray cluster cannot be started")
+            try:
+                initialise(ray, options, "the Ray cluster of this machine cannot be started")
+            except InfrastructureError as error:
+                raise NoUsableHostError(f"{error}: nothing was started; try again when it is less busy") from error
             yield connected(ray, hosts)
     finally:
         _remove(directory)

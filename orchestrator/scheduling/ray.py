@@ -93,8 +93,8 @@ class Scheduler:
             Those that are not part of the cluster now, and why; what is asked of them waits until they are.
 
         Raises:
-            NoUsableHostError: no host is part of the cluster; says why, before any task starts.
-            InfrastructureError: the cluster cannot be started.
+            NoUsableHostError: no host is part of the cluster, or it does not start; says why, before any task starts.
+            InfrastructureError: there is no such cluster.
         """
         connected = self._connection.enter_context(self._cluster(hosts))
         self._ray = connected.ray

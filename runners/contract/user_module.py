@@ -20,6 +20,8 @@ ATTENTION = "attention"
 """A function with this parameter is told which attention a backend asks for, `sdpa` or `eager`."""
 SHRUNK = "shrunk"
 """A function with this parameter makes the twin for the dispatch floor when it is true."""
+TWIN_BATCH = "twin_batch"
+"""The default of a parameter of this name, a number, is the twin's batch."""
 
 _DIGITS = 16
 _PAIR = 2
@@ -45,6 +47,8 @@ class Signature:
     takes_any: bool
     imports: Tuple[str, ...]
     """Names of packages, sorted."""
+    twin_batch: Optional[int]
+    """Null without a parameter that says so."""
 
     def problem(self, given: Tuple[str, ...]) -> Optional[str]:
         """Why the function cannot be called with these arguments, in a few words; None if it can."""
@@ -86,14 +90,25 @@ def signature_of(source: str, function: str) -> Signature:
     _check_returns(found[-1])
     taken = found[-1].args
     named = [*taken.args, *taken.kwonlyargs]
-    with_default = taken.args[len(taken.args) - len(taken.defaults) :] if taken.defaults else []
-    with_default = with_default + [arg for arg, value in zip(taken.kwonlyargs, taken.kw_defaults) if value is not None]
+    defaults = dict(zip(reversed([arg.arg for arg in taken.args]), reversed(taken.defaults)))
+    given = zip(taken.kwonlyargs, taken.kw_defaults)
+    defaults.update({arg.arg: value for arg, value in given if value is not None})
     return Signature(
         parameters=tuple(arg.arg for arg in named),
-        required=tuple(arg.arg for arg in [*taken.posonlyargs, *named] if arg not in with_default),
+        required=tuple(arg.arg for arg in [*taken.posonlyargs, *named] if arg.arg not in defaults),
         takes_any=taken.kwarg is not None,
         imports=tuple(sorted(set(_imported(tree)))),
+        twin_batch=_twin_batch(defaults.get(TWIN_BATCH)),
     )
+
+
+def _twin_batch(default: Optional[ast.expr]) -> Optional[int]:
+    if default is None:
+        return None
+    value = default.value if isinstance(default, ast.Constant) else None
+    if type(value) is not int or value < 1:
+        raise ModuleError("the default of %s is the twin's batch, a number from 1" % TWIN_BATCH, default.lineno)
+    return value
 
 
 def _check_returns(function: _Function) -> None:

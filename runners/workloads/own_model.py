@@ -98,7 +98,8 @@ class OwnModel(LibraryModel):
         if SHRUNK not in self._signature.parameters:
             raise Unsupported("no dispatch floor: %s has no parameter %s" % (self._called, SHRUNK))
         workload = self.spec.workload
-        return replace(workload, batch=TWIN_BATCH, options={**workload.options, SHRUNK: True})
+        batch = self._signature.twin_batch or TWIN_BATCH
+        return replace(workload, batch=batch, options={**workload.options, SHRUNK: True})
 
     @property
     def _called(self) -> str:

@@ -64,8 +64,9 @@ def run_campaign(
         place: where this driver runs, for those who watch: `this machine`, or the name of its container.
 
     Raises:
-        InfrastructureError: the cluster cannot be started.
-        NoUsableHostError: a host is not part of the cluster, or another campaign of the project is driven.
+        InfrastructureError: there is no such cluster.
+        NoUsableHostError: a host is not part of the cluster, it cannot be started, or another campaign of the project
+            is driven.
         StoreError: a row cannot be written; no further trial is then run.
     """
     campaign_id, told = order.continuation.campaign_id, one_at_a_time(observe)

@@ -98,6 +98,7 @@ WRONG = [
     ("{name: mine, module: mine.py:build, batch: 1}", "def build():\n    if 1:\n        return 1, 2, 3\n    return 1, 2\n", "mine.py:3: build does not return a pair"),
     ("{name: mine, module: mine.py:build, batch: 1}", "from .parts import x\ndef build():\n    return 1, 2\n", "mine.py:1: it imports a file beside it"),
     ("{name: mine, module: mine.py:build, batch: 1}", "def build(width):\n    return 1, 2\n", "mine.py: build needs width; give it under options"),
+    ("{name: mine, module: mine.py:build, batch: 1}", "def build(*, twin_batch=0):\n    return 1, 2\n", "mine.py:1: the default of twin_batch is the twin's batch, a number from 1"),
     ("{name: mine, module: mine.py:build, batch: 1}", "x" * 70_000, "is longer than 65536 bytes"),
     ("{name: mine, module: mine.py:build, batch: 1, options: {width: 3}}", None, "mine.py: build takes no width; it takes hidden_size, shrunk"),
     ("{name: mine, module: mine.py:build, batch: 1, sequence_length: 8}", None, "build takes no sequence_length"),
@@ -157,3 +158,10 @@ def test_a_function_with_the_parameter_shrunk_has_a_twin(sweep: Path) -> None:
     (sweep.parent / "mine.py").write_text(MLP.replace(", shrunk=False", "").replace("shrunk", "False"))
     with pytest.raises(Unsupported, match=r"build of mine\.py has no parameter shrunk"):
         make_workload(trials(sweep)[0].spec).shrunk()
+
+
+@pytest.mark.parametrize(("model", "batch"), [("mlp", 2), ("xlnet", 1)])
+def test_the_batch_of_the_twin_is_two_unless_the_file_says_otherwise(model: str, batch: int, sweep: Path) -> None:
+    (sweep.parent / "mine.py").write_text((PROJECT / f"tests/data/models/{model}.py").read_text())
+    spec = trials(written(sweep.parent, "{name: mine, module: mine.py:build, batch: 8}"))[0].spec
+    assert make_workload(spec).shrunk().batch == batch

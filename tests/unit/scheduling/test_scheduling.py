@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.errors import ExitCode, NoUsableHostError
+from orchestrator.errors import ExitCode, InfrastructureError, NoUsableHostError
 from orchestrator.scheduling import RecordPiece, SchedulingHost, TaskEnded
 from orchestrator.scheduling.nodes import (
     HOST_LABEL,
@@ -45,6 +45,18 @@ def scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scheduler:
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.setenv(name, "")  # so that it is as before afterwards
     return Scheduler(partial(existing_cluster, "127.0.0.1:1", tmp_path / "token"))
+
+
+def test_a_ray_that_does_not_start_here_is_no_usable_host_and_says_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    def timed_out(*_: object) -> None:
+        raise InfrastructureError("the node timed out during startup")
+
+    monkeypatch.setattr("orchestrator.scheduling.nodes.initialise", timed_out)
+    monkeypatch.setattr("orchestrator.scheduling.nodes.os.environ", {})
+    monkeypatch.setitem(sys.modules, "ray", ray_with([]))
+    with pytest.raises(NoUsableHostError, match="timed out during startup: .*try again when it is less busy") as caught:
+        Scheduler().start([HOST])
+    assert caught.value.exit_code == ExitCode.NO_USABLE_HOST
 
 
 def test_a_host_that_died_before_the_start_is_named_and_the_others_are_used(
