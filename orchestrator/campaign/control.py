@@ -49,8 +49,8 @@ class HostPhase(Enum):
 
 
 _WORKING: Final = (HostPhase.READY, HostPhase.RUNNING)
-TRIALS_BEFORE_TRUST: Final = 5
-"""After so many, their pace is a better guess of the time left than the plan's estimate."""
+_TRIALS_BEFORE_TRUST: Final = 5
+"""After so many, their pace says something."""
 
 
 class CampaignPhase(Enum):
@@ -123,15 +123,22 @@ class CampaignProgressState:
         if self.already_done and working:
             # It is not told which host did what before this run: all have one pace.
             paces = [(sum(host.left for host in working), self.done - self.already_done)]
-        guesses = [_guess_s(left, done, elapsed_s, self.estimate_s) for left, done in paces]
+        guesses = [left_s(left, done, elapsed_s, self.estimate_s) for left, done in paces]
         known = [guess for guess in guesses if guess is not None]
         return max(known, default=None) if len(known) == len(guesses) else None
 
 
-def _guess_s(left: int, done: int, elapsed_s: float, estimate_s: float | None) -> float | None:
-    if done >= TRIALS_BEFORE_TRUST:
-        return left * elapsed_s / done
-    return None if estimate_s is None else max(0.0, estimate_s - elapsed_s)
+def left_s(left: int, done: int, elapsed_s: float, estimate_s: float | None) -> float | None:
+    """Seconds until a host is done; null if nothing can be said.
+
+    The first trials compile what later rounds find: their pace says little of the rest, which the plan knows better.
+    So the pace counts by the share that is done, and what the plan expected by the share that is left.
+    """
+    expected_s = None if estimate_s is None else max(0.0, estimate_s - elapsed_s)
+    if done < _TRIALS_BEFORE_TRUST:
+        return expected_s
+    paced_s = left * elapsed_s / done
+    return paced_s if expected_s is None else (left * expected_s + done * paced_s) / (left + done)
 
 
 class RequestKind(Enum):

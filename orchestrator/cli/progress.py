@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from orchestrator.campaign import CampaignPlanned, CampaignProgress, Notice, TrialBegun, TrialRecorded
-from orchestrator.campaign.control import TRIALS_BEFORE_TRUST
+from orchestrator.campaign.control import left_s
 from orchestrator.campaign.progress import trial_text
 from orchestrator.cli.options import duration_text
 from runners.contract import Status, Trial
@@ -104,8 +104,7 @@ class ProgressLine:
 
     def _left_text(self) -> str:
         elapsed_s = time.monotonic() - self._began_at
-        if self._done >= TRIALS_BEFORE_TRUST and not self._has_budget:
-            left_s = elapsed_s / self._done * (self._total - self._done)
-        else:
-            left_s = self._estimate_s - elapsed_s
-        return f"{duration_text(left_s)} left" if left_s >= 0 else "longer than estimated"
+        # A budget is spent whole, however many trials that makes
+        left, done = (1, 0) if self._has_budget else (self._total - self._done, self._done)
+        guess_s = left_s(left, done, elapsed_s, self._estimate_s)
+        return "longer than estimated" if left and not guess_s else f"{duration_text(guess_s or 0.0)} left"

@@ -28,7 +28,7 @@ from runners.contract import (
     sessions_of,
     shared_parts,
 )
-from runners.contract.catalogue import refusal
+from runners.contract.catalogue import BACKENDS, refusal
 from runners.statistics.allocation import PPM
 
 # Measured with the quickstart on two cores. Beside its budgets a trial builds, traces or loads its model, verifies it
@@ -165,7 +165,6 @@ def place(sweep: Sweep, host: PlanningHost) -> str:
 def estimate_s(tasks: Sequence[PlannedTask]) -> float:
     """Wall time of the tasks in seconds, hosts and slots in parallel: turns and budgets plus measured overheads."""
     per_slot: dict[tuple[str, int], float] = {}
-    prepared: dict[tuple[str, str], set[str]] = {}
     specs = {id(trial.spec): trial.spec for planned in tasks for trial in planned.task.trials}
     processes_ms = {name: _processes_ms(spec) for name, spec in specs.items()}
     floors = {name: _floor(spec) for name, spec in specs.items()}
@@ -176,10 +175,8 @@ def estimate_s(tasks: Sequence[PlannedTask]) -> float:
         seconds = START_OF_TASK_S + len(sessions_of(trials, texts)) * _looking_ms(planned.task) / 1000
         seconds += _floors_s({floors[name] for name in visits}) + OVERHEAD_PER_TRIAL_S * len(trials)
         seconds += sum(processes_ms[name] * count for name, count in visits.items()) / 1000
-        before = prepared.setdefault((planned.host, planned.task.environment), set())
-        new = {trial.trial_key for trial in trials} - before
-        seconds += PREPARATION_S * len(new)
-        before |= new
+        new = {trial.trial_key: trial.spec for trial in trials if trial.round == 1}
+        seconds += PREPARATION_S * len(new) + sum(_compiling_s(spec) for spec in new.values())
         if planned.task.allocation is not None:
             left_ms = planned.task.allocation.budget_ms - planned.task.allocation.spent_ms
             seconds = max(seconds, START_OF_TASK_S + left_ms / 1000)
@@ -365,6 +362,12 @@ def _processes_ms(spec: TrialSpec) -> float:
         again_ms = protocol.warmup_min_ms + 1000 * (EXAMINATION_S + OVERHEAD_PER_TRIAL_S)
         spent_ms += protocol.dispatch_budget_ms + protocol.graph_budget_ms + again_ms
     return spent_ms + 3 * protocol.energy_window_ms
+
+
+def _compiling_s(spec: TrialSpec) -> float:
+    """For which its backend compiles, if no cache holds it: the model, and its floor's twins, which take as long."""
+    compile_s = BACKENDS[spec.backend.name].compile_s + float(spec.backend.options.get("tuning_budget_s", 0))
+    return compile_s if _floor(spec) is None else 2 * compile_s
 
 
 def _looking_ms(task: Task) -> int:

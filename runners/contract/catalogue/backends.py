@@ -28,6 +28,7 @@ _JAX = ("torch", "torchax", "jax", "jaxlib")
 _EXECUTORCH = ("torch", "executorch", "torchao")
 _TVM = ("torch", "apache-tvm", "apache-tvm-ffi")
 
+# Each `compile_s` is the mean over `sweeps/paradigms.yaml`, whose rows have it as `artifact_s`
 BACKENDS = {
     "eager": BackendInfo(
         options={
@@ -73,6 +74,7 @@ BACKENDS = {
         families=MODELS,
         dtypes=TORCH_DTYPES,
         devices=(CPU,),
+        compile_s=3.0,
     ),
     "cuda_graphs": BackendInfo(
         options={"attention": _ATTENTION},
@@ -93,6 +95,7 @@ BACKENDS = {
         families=MODELS,
         dtypes=TORCH_DTYPES,
         devices=DEVICES,
+        compile_s=40.0,
     ),
     "aot_inductor": BackendInfo(
         options={"freezing": Choice(allowed=(True, False), default=False)},
@@ -100,8 +103,16 @@ BACKENDS = {
         families=MODELS,
         dtypes=TORCH_DTYPES,
         devices=DEVICES,
+        compile_s=34.0,
     ),
-    "executorch": BackendInfo(options={}, frameworks=_EXECUTORCH, families=MODELS, dtypes=TORCH_DTYPES, devices=(CPU,)),
+    "executorch": BackendInfo(
+        options={},
+        frameworks=_EXECUTORCH,
+        families=MODELS,
+        dtypes=TORCH_DTYPES,
+        devices=(CPU,),
+        compile_s=32.0,
+    ),
     "tvm": BackendInfo(
         # Seconds in which schedules are searched for; 0: untuned
         options={"tuning_budget_s": IntegerRange(0, 86_400, default=0)},
@@ -109,9 +120,14 @@ BACKENDS = {
         families=MODELS,
         dtypes=TORCH_DTYPES,
         devices=(CPU,),
+        compile_s=50.0,
     ),
-    "jax": BackendInfo(options={}, frameworks=_JAX, families=MODELS, dtypes=TORCH_DTYPES, devices=(CPU,)),
-    "jax_eager": BackendInfo(options={}, frameworks=_JAX, families=MODELS, dtypes=TORCH_DTYPES, devices=(CPU,)),
+    "jax": BackendInfo(
+        options={}, frameworks=_JAX, families=MODELS, dtypes=TORCH_DTYPES, devices=(CPU,), compile_s=4.0
+    ),
+    "jax_eager": BackendInfo(
+        options={}, frameworks=_JAX, families=MODELS, dtypes=TORCH_DTYPES, devices=(CPU,), compile_s=11.0
+    ),
     "sdpa_nested": BackendInfo(
         options={}, frameworks=("torch",), families=(LANGUAGE,), dtypes=TORCH_DTYPES, devices=DEVICES
     ),

@@ -73,6 +73,8 @@ class BackendInfo:
     """Families of workloads that it can execute."""
     dtypes: Tuple[str, ...]
     devices: Tuple[str, ...] = (CPU,)
+    compile_s: float = 0.0
+    """Seconds in which it compiles a model that no cache holds, on one core: for estimates."""
     is_narrower: bool = False
     """By design it computes in fewer bits than the dtype of the trial has."""
 

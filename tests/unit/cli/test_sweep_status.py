@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, HostPhase, HostProgress
+from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, HostPhase, HostProgress, left_s
 from orchestrator.cli.sweep_control import CampaignStatus, render
 
 S = 10**9
@@ -79,18 +79,23 @@ def test_a_long_name_of_a_host_still_fits() -> None:
 
 
 def test_the_time_left_is_that_of_the_slowest_host_that_works() -> None:
-    assert STATE.left_s(NOW) == pytest.approx(30 * 600 / 50)
+    assert STATE.left_s(NOW) == pytest.approx((30 * 400 + 50 * 30 * 600 / 50) / 80)
     slow = replace(HOSTS[0], name="h4", done=6, left=20)
-    assert replace(STATE, hosts=(*HOSTS, slow)).left_s(NOW) == pytest.approx(20 * 600 / 6)
+    assert replace(STATE, hosts=(*HOSTS, slow)).left_s(NOW) == pytest.approx((20 * 400 + 6 * 20 * 600 / 6) / 26)
+    assert replace(STATE, hosts=(slow,), estimate_s=None).left_s(NOW) == pytest.approx(20 * 600 / 6)
     young = replace(HOSTS[0], done=2)
     assert replace(STATE, hosts=(young,)).left_s(NOW) == pytest.approx(400)
     assert replace(STATE, hosts=(young,), estimate_s=None).left_s(NOW) is None
     assert replace(STATE, hosts=HOSTS[1:]).left_s(NOW) is None
 
 
+def test_first_trials_that_compile_are_no_pace_for_the_rest() -> None:
+    assert left_s(592, 8, elapsed_s=1000.0, estimate_s=13_000.0) == pytest.approx(12_827, abs=1)
+
+
 def test_what_was_done_before_this_run_is_no_pace() -> None:
     resumed = replace(STATE, already_done=100)
-    assert resumed.left_s(NOW) == pytest.approx(30 * 600 / 10)
+    assert resumed.left_s(NOW) == pytest.approx((30 * 400 + 10 * 30 * 600 / 10) / 40)
     assert "110 of 200 trials are in the store (100 of them before this run), 1 a minute" in shown(running(resumed))
 
 

@@ -96,6 +96,19 @@ def test_each_process_of_a_session_costs_its_turns(quickstart: Sweep) -> None:
     assert plan(legacy, [HOST], "c").estimate_s < planned.estimate_s
 
 
+def test_the_first_round_compiles_what_the_others_find(quickstart: Sweep) -> None:
+    def estimate(name: str, rounds: int, options: dict[str, int]) -> float:
+        axis = quickstart.backends[0].model_copy(update={"name": name, "options": options})
+        changes = {"backends": (axis,), "rounds": rounds, "duplicate": ()}
+        return plan(quickstart.model_copy(update=changes), [HOST], "c").estimate_s
+
+    trials = 3 * 4
+    for rounds in (1, 3):
+        assert estimate("tvm", rounds, {}) - estimate("eager", rounds, {}) == pytest.approx(2 * 50 * trials)
+        tuned = estimate("tvm", rounds, {"tuning_budget_s": 120})
+        assert tuned - estimate("tvm", rounds, {"tuning_budget_s": 0}) == pytest.approx(2 * 120 * trials)
+
+
 def test_each_round_visits_the_same_trials_in_another_order(quickstart: Sweep) -> None:
     rounds = [[t.trial_key for t in task.task.trials] for task in plan(quickstart, [HOST], "c").tasks]
     assert sorted(rounds[0]) == sorted(rounds[1]) == sorted(rounds[2])
