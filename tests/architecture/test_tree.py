@@ -58,7 +58,10 @@ def test_the_docs_stay_short() -> None:
     readme = (PROJECT / "README.md").read_text().splitlines()
     assert len(readme) <= 150
     assert [line for line in readme if len(line) > 120] == []
-    words = {str(page.relative_to(PROJECT)): len(page.read_text().split()) for page in tracked("docs/*.md")}
+    # The bars of tables are none
+    words = {
+        str(page.relative_to(PROJECT)): len(re.findall(r"\S*\w\S*", page.read_text())) for page in tracked("docs/*.md")
+    }
     assert {page: count for page, count in words.items() if count > 1500} == {}
     assert sum(words.values()) <= 15_000
 
