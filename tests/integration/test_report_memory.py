@@ -66,6 +66,13 @@ def add(store: Store, number: int) -> None:
         writer.append([row(number)])
 
 
+def replace(path: Path, html: str) -> None:
+    """As `report --watch` does: a browser that reads half a page never asks again."""
+    whole = path.with_suffix(".whole")
+    whole.write_text(html, encoding="utf-8")
+    whole.replace(path)
+
+
 def await_trials(page: Page, count: int) -> None:
     page.wait_for_selector(f".tile b:text-is('{count}')")
     page.wait_for_selector("html[data-ready=yes]", state="attached")
@@ -177,18 +184,18 @@ def test_a_watched_file_keeps_the_reader_too(running: Browser, store: Store, tmp
     path = tmp_path / "report.html"
     question = Question(open_store(store.layout.root), parse_conditions(f"campaign={CAMPAIGNS[0]}"))
     follower = Follower(question, EVERY_S)
-    path.write_text(follower.page()[0].html, encoding="utf-8")
+    replace(path, follower.page()[0].html)
     # The address chooses: a click while the page loads itself anew would be lost
     with opened(running, f"{path.as_uri()}#?without=backend:onnxruntime") as found:
         page = found.page
         page.locator("#systems").scroll_into_view_if_needed()
         before = page.evaluate("scrollY")
         add(store, 3)
-        path.write_text(follower.page()[0].html, encoding="utf-8")
+        replace(path, follower.page()[0].html)
         await_trials(page, 9)
         assert page.get_by_role("button", name="onnxruntime", exact=True).get_attribute("aria-pressed") == "false"
         assert page.evaluate("scrollY") == pytest.approx(before, abs=2)
         assert before > 500
         # A browser that is closed while a page loads itself anew may never answer
-        path.write_text("<p id=over>over</p>", encoding="utf-8")
+        replace(path, "<p id=over>over</p>")
         page.locator("#over").wait_for()
