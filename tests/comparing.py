@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from orchestrator.analysis import Ratio
+from orchestrator.analysis.comparison import ComparisonTable, Policy, compare
 from orchestrator.store import Results, Row, Store, open_store, system_row
 from tests.results import CAMPAIGNS, put_dimensions, system_document, trial
 
@@ -34,6 +36,16 @@ def store_of(directory: Path, *rows: Row, systems: Iterable[Row] = ()) -> Result
             writer.put("systems", [one])
         writer.append(rows)
     return open_store(directory)
+
+
+def by_backend(directory: Path, *rows: Row, policy: Policy | None = None) -> ComparisonTable:
+    """Backends of these rows against eager."""
+    return compare(store_of(directory, *rows), ["backend"], baseline="backend=eager", policy=policy)
+
+
+def ratios_of(table: ComparisonTable) -> list[Ratio]:
+    """Those of a table, in its order."""
+    return [entry.ratio for entry in table.entries if entry.ratio is not None]
 
 
 def system_of(system_id: str, **changes: object) -> Row:

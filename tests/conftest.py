@@ -17,15 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from orchestrator.environments import BuiltImage, Catalogue, connect, engine_problem, ensure_image, ensure_virtualenv
-from runners.contract import (
-    CONTRACT_VERSION,
-    BackendSpec,
-    Protocol,
-    Task,
-    Trial,
-    TrialSpec,
-    WorkloadSpec,
-)
+from runners.contract import CONTRACT_VERSION, BackendSpec, Protocol, Task, Trial, TrialSpec, WorkloadSpec
 
 # A job in the background is started with interrupts ignored, and what it starts inherits that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -46,20 +38,12 @@ PROJECT = Path(__file__).resolve().parent.parent
 NO_NNPACK = "ignore:Could not initialize NNPACK"
 """What torch warns of on processors that it does not know, as an option of `python -W`."""
 QUICK = Protocol(
-    warmup_min_calls=1,
-    warmup_min_ms=1,
-    warmup_max_ms=50,
-    turn_ms=1,
-    cycles=3,
-    min_cycles=2,
-    sync_budget_ms=20,
-    sync_min_samples=3,
-    pipelined_budget_ms=20,
-    pipelined_min_samples=2,
-    pipelined_block_ms=1,
-    floor_budget_ms=20,
-)
+    warmup_min_calls=1, warmup_min_ms=1, warmup_max_ms=50, turn_ms=1, cycles=3, min_cycles=2, sync_budget_ms=20,
+    sync_min_samples=3, pipelined_budget_ms=20, pipelined_min_samples=2, pipelined_block_ms=1, floor_budget_ms=20,
+)  # fmt: skip
 
+Captured = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
 MakeTrial = Callable[..., Trial]
 MakeTask = Callable[..., Task]
 
@@ -170,32 +154,20 @@ def make_trial() -> MakeTrial:
     """Builds trials of synthetic workloads with short budgets."""
 
     def make(workload: str = "synthetic-null", trial_id: str | None = None, **changes: object) -> Trial:
-        backend = str(changes.pop("backend", "python"))
-        options = changes.pop("options", {})
-        batch = int(str(changes.pop("batch", 1)))
-        threads = int(str(changes.pop("threads", 1)))
-        shape = {key: changes.pop(key) for key in ("sequence_length", "image_size") if key in changes}
-        protocol = changes.pop("protocol", QUICK)
+        def take(name: str, usual: Any) -> Any:
+            return changes.pop(name, usual)
+
+        shape: dict[str, Any] = {key: changes.pop(key) for key in ("sequence_length", "image_size") if key in changes}
         spec = TrialSpec(
-            workload=WorkloadSpec(workload, batch, **shape, options=changes.pop("workload_options", {})),  # type: ignore[arg-type]
-            backend=BackendSpec(backend, options),  # type: ignore[arg-type]
-            dtype=str(changes.pop("dtype", "float32")),
-            device=str(changes.pop("device", "cpu")),
-            threads=threads,
-            seed=1,
-            protocol=protocol,  # type: ignore[arg-type]
-        )
-        fields: dict[str, object] = {
-            "trial_id": trial_id or f"id-{workload}",
-            "trial_key": f"key-{workload}",
-            "round": 1,
-            "order": 0,
-            "replicate": 0,
-            "attempt": 1,
-            "timeout_s": 60,
-            "spec": spec,
-        }
-        return Trial(**(fields | changes))  # type: ignore[arg-type]
+            WorkloadSpec(workload, take("batch", 1), **shape, options=take("workload_options", {})),
+            BackendSpec(take("backend", "python"), take("options", {})),
+            take("dtype", "float32"), take("device", "cpu"), take("threads", 1), 1, take("protocol", QUICK),
+        )  # fmt: skip
+        fields: dict[str, Any] = {
+            "trial_id": trial_id or f"id-{workload}", "trial_key": f"key-{workload}", "round": 1, "order": 0,
+            "replicate": 0, "attempt": 1, "timeout_s": 60, "spec": spec,
+        }  # fmt: skip
+        return Trial(**(fields | changes))
 
     return make
 

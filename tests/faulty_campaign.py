@@ -13,23 +13,22 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from orchestrator.campaign import CampaignRequest, Notice, ReadyHost, ResumePolicy, choose_campaign
+from orchestrator.campaign import CampaignRequest, Notice, ResumePolicy, choose_campaign
 from orchestrator.campaign.control import ControlFiles
 from orchestrator.campaign.driver.campaign_run import run_campaign
 from orchestrator.campaign.progress import CampaignProgress
-from orchestrator.config import Faults, Sweep
+from orchestrator.config import Faults
 from orchestrator.execution import FakeSettings
 from orchestrator.files import ProjectFiles
-from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import HostObserved, RecordPiece, SchedulingHost, TaskEvent
 from orchestrator.scheduling.nodes import RayCluster, existing_cluster, this_machine
 from orchestrator.scheduling.ray import Scheduler
 from orchestrator.store import Store
 from tests.ray_nodes import RayNodes
+from tests.scripted_campaign import ready, sweep
 
-PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)
-ROUNDS = 2
-BATCHES = (1, 2, 3)
+TRIALS = 6
+"""On each host."""
 
 
 class Watched(Scheduler):
@@ -96,31 +95,14 @@ HERE = NAME in ("kill_worker", "freeze_worker")
 """On this machine alone, with the cluster that a campaign starts by itself."""
 
 
-def ready(name: str, directory: Path) -> ReadyHost:
-    place = None if HERE else str(directory / name)
-    return ReadyHost(PlanningHost(name, {}, (0, 1), {"cpu": PIN}), {"cpu": FakeSettings(1.0)}, work_directory=place)
-
-
-def sweep() -> Sweep:
-    return Sweep.model_validate(
-        {
-            "version": 1,
-            "name": "s",
-            "environments": "cpu",
-            "workloads": ({"name": "synthetic-null", "batch": BATCHES},),
-            "backends": ("python",),
-            "rounds": ROUNDS,
-        }
-    )
-
-
 def campaign(scenario: Scenario, cluster: RayCluster) -> None:
     directory, told = scenario.directory, []
     store = Store.open(directory / "results")
-    hosts = [ready(name, directory) for name in (["h1"] if HERE else ["h1", "h2"])]
-    continuation = choose_campaign(sweep(), [host.planning for host in hosts], store, ResumePolicy.AUTO)
+    names, wanted = ["h1"] if HERE else ["h1", "h2"], sweep(rounds=TRIALS // 2)
+    hosts = [ready(name, None if HERE else directory / name, FakeSettings(1.0)) for name in names]
+    chosen = choose_campaign(wanted, [host.planning for host in hosts], store, ResumePolicy.AUTO)
     faults = Faults(silence_s=6, return_s=120, queue_s=60)
-    order = CampaignRequest(continuation, hosts, "s", "sweep", "inventory", None, faults=faults, sweep=sweep())
+    order = CampaignRequest(chosen, hosts, "s", "sweep", "inventory", None, faults=faults, sweep=wanted)
 
     def observe(progress: CampaignProgress) -> None:
         if isinstance(progress, Notice):
@@ -132,17 +114,14 @@ def campaign(scenario: Scenario, cluster: RayCluster) -> None:
     run_campaign(order, Watched(cluster, scenario.take), store, ProjectFiles(directory), observe)
     assert scenario.struck_s is not None
     rows = store.trials(["host", "trial_id", "status", "attempt"]).to_pylist()
-    print(
-        json.dumps(
-            {
-                "after_s": time.monotonic() - scenario.struck_s,
-                "told": told,
-                "rows": sorted([row["host"], row["status"], row["attempt"]] for row in rows),
-                "keys": [[row["trial_id"], row["attempt"]] for row in rows],
-                "worker_is_left": Path(f"/proc/{scenario.worker}").exists(),
-            }
-        )
-    )
+    outcome = {
+        "after_s": time.monotonic() - scenario.struck_s,
+        "told": told,
+        "rows": sorted([row["host"], row["status"], row["attempt"]] for row in rows),
+        "keys": [[row["trial_id"], row["attempt"]] for row in rows],
+        "worker_is_left": Path(f"/proc/{scenario.worker}").exists(),
+    }
+    print(json.dumps(outcome))
 
 
 def main() -> None:

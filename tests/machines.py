@@ -12,7 +12,12 @@ from runners.system.kernel import Kernel, Machine, Memory, Virtualisation
 from runners.system.nvml import Gpu
 
 GIB = 2**30
-_MITIGATIONS = {"meltdown": "Mitigation: PTI", "spectre_v2": "Mitigation: Retpolines", "mds": "Not affected"}
+_KERNEL = Kernel(
+    release="5.15.0-119-generic", version="#129-Ubuntu SMP", architecture="x86_64",
+    command_line="BOOT_IMAGE=* root=* ro quiet", clocksource="tsc",
+    mitigations={"meltdown": "Mitigation: PTI", "spectre_v2": "Mitigation: Retpolines", "mds": "Not affected"},
+    distribution="Ubuntu 22.04.4 LTS", libc="glibc 2.35",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,63 +52,37 @@ def with_driver(system: System, version: str, cuda: str) -> System:
     return replace(system, fingerprint=fingerprint)
 
 
-def _cache(level: int, kind: str, kib: int, ways: int, shared_by: int, instances: int) -> Cache:
-    return Cache(level, kind, kib * 1024, ways, shared_by, instances)
-
-
 def _cpu(
     model_name: str, number: tuple[int, int, int], microcode: str, cores: int, mhz: int, l3_mib: int, *, avx512: bool
 ) -> Cpu:
     intel = "Intel" in model_name
     family, model, stepping = number
     flags = ("avx", "avx2", *(("avx512bw", "avx512dq", "avx512f") if avx512 else ()), "f16c", "fma", "sse4_2")
-    return Cpu(
-        vendor="GenuineIntel" if intel else "AuthenticAMD",
-        model_name=model_name,
-        family=family,
-        model=model,
-        stepping=stepping,
-        microcode=microcode,
-        sockets=1,
-        cores=cores,
-        threads=2 * cores,
-        smt_active=True,
-        numa_nodes=1,
-        caches=(
-            _cache(1, "Data", 32, 8, 2, cores),
-            _cache(1, "Instruction", 32, 8, 2, cores),
-            _cache(2, "Unified", 1024 if avx512 else 512, 8, 2, cores),
-            _cache(3, "Unified", l3_mib * 1024, 16, 2 * cores, 1),
-        ),
-        flags=flags,
-        max_frequency_hz=mhz * 1_000_000,
-        frequency_driver="intel_pstate" if intel else "acpi-cpufreq",
-        governor="performance",
-        energy_preference="performance" if intel else None,
-        boost=True,
-        idle_driver="intel_idle" if intel else "acpi_idle",
-        idle_governor="menu",
+    caches = (
+        Cache(1, "Data", 32 * 1024, 8, 2, cores),
+        Cache(1, "Instruction", 32 * 1024, 8, 2, cores),
+        Cache(2, "Unified", (1024 if avx512 else 512) * 1024, 8, 2, cores),
+        Cache(3, "Unified", l3_mib * 2**20, 16, 2 * cores, 1),
     )
+    return Cpu(
+        vendor="GenuineIntel" if intel else "AuthenticAMD", model_name=model_name, family=family, model=model,
+        stepping=stepping, microcode=microcode, sockets=1, cores=cores, threads=2 * cores, smt_active=True,
+        numa_nodes=1, caches=caches, flags=flags, max_frequency_hz=mhz * 1_000_000,
+        frequency_driver="intel_pstate" if intel else "acpi-cpufreq", governor="performance",
+        energy_preference="performance" if intel else None, boost=True,
+        idle_driver="intel_idle" if intel else "acpi_idle", idle_governor="menu",
+    )  # fmt: skip
 
 
 def _gpu(
     name: str, capability: str, memory_gib: int, vbios: str, watts: int, clocks_mhz: tuple[int, int], ecc: bool | None
 ) -> Gpu:
     return Gpu(
-        name=name,
-        compute_capability=capability,
-        memory_bytes=memory_gib * GIB,
-        vbios=vbios,
-        power_limit_mw=watts * 1000,
-        persistence=True,
-        ecc=ecc,
-        mig=False if capability == "8.0" else None,
-        compute_mode=0,
-        pcie_generation_max=4 if capability.startswith("8") else 3,
-        pcie_width_max=16,
-        sm_clock_max_mhz=clocks_mhz[0],
-        memory_clock_max_mhz=clocks_mhz[1],
-    )
+        name=name, compute_capability=capability, memory_bytes=memory_gib * GIB, vbios=vbios,
+        power_limit_mw=watts * 1000, persistence=True, ecc=ecc, mig=False if capability == "8.0" else None,
+        compute_mode=0, pcie_generation_max=4 if capability.startswith("8") else 3, pcie_width_max=16,
+        sm_clock_max_mhz=clocks_mhz[0], memory_clock_max_mhz=clocks_mhz[1],
+    )  # fmt: skip
 
 
 def _fingerprint(cpu: Cpu, memory_gib: int, board: str, firmware: str, gpu: Gpu | None) -> Fingerprint:
@@ -111,16 +90,7 @@ def _fingerprint(cpu: Cpu, memory_gib: int, board: str, firmware: str, gpu: Gpu 
         cpu=cpu,
         memory=Memory(memory_gib * GIB, 0, 0, 2 * 2**20, "madvise"),
         machine=Machine(vendor="Supermicro", product=board, board=board, firmware=firmware),
-        kernel=Kernel(
-            release="5.15.0-119-generic",
-            version="#129-Ubuntu SMP",
-            architecture="x86_64",
-            command_line="BOOT_IMAGE=* root=* ro quiet",
-            clocksource="tsc",
-            mitigations=_MITIGATIONS,
-            distribution="Ubuntu 22.04.4 LTS",
-            libc="glibc 2.35",
-        ),
+        kernel=_KERNEL,
         virtualisation=Virtualisation(vm=False, hypervisor="none", container="none"),
         limits=Limits(2, None, None, f"0-{(cpu.threads or 1) - 1}", "0", None, False),
         gpus=() if gpu is None else (gpu,),

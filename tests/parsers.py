@@ -1,11 +1,10 @@
 """Every parser that takes bytes of others: how an input is read there, and what its inputs are made of."""
 
 import fcntl
-import io
-import tarfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -53,6 +52,7 @@ from tests.parsers_of_results import (
     stores,
 )
 from tests.scripted_campaign import STORED
+from tests.scripted_engine import tar_of
 from tests.tasks import trial as trial_of_task
 from tests.tracked import tracked
 
@@ -166,32 +166,8 @@ def _archives() -> st.SearchStrategy[Files]:
         documents(manifest).map(lambda data: {"manifest.json": data}),
         documents(config).map(lambda data: {"config.json": data}),
     )
-    spoilt = changed.map(lambda other: _tar({**files, **other})) | damaged(_tar(files))
+    spoilt = changed.map(lambda other: tar_of({**files, **other})) | damaged(tar_of(files))
     return spoilt.map(lambda data: {"image.tar": data})
-
-
-def _tar(files: Mapping[str, bytes]) -> bytes:
-    sink = io.BytesIO()
-    with tarfile.open(fileobj=sink, mode="w") as archive:
-        for name, data in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
-    return sink.getvalue()
-
-
-@dataclass(frozen=True)
-class _Project:
-    root: Path
-
-    @property
-    def state(self) -> Path:
-        return self.root
-
-
-def _cluster(directory: Path) -> Iterable[str]:
-    ClusterFiles(_Project(directory)).load()
-    return ()
 
 
 def _control(directory: Path) -> Iterable[str]:
@@ -206,11 +182,9 @@ def _control(directory: Path) -> Iterable[str]:
     return ()
 
 
-def _order(directory: Path) -> Iterable[str]:
-    path = directory / "order.json"
+def _order(path: Path) -> None:
     path.chmod(0o600)
     read_handover(path)
-    return ()
 
 
 def _holder(directory: Path) -> Iterable[str]:
@@ -241,11 +215,6 @@ def _left_tasks() -> st.SearchStrategy[Files]:
     return spoilt.map(lambda other: {**good, **other})
 
 
-def _latest(directory: Path) -> Iterable[str]:
-    Latest.decode((directory / "latest.json").read_bytes(), "s3://x: latest.json")
-    return ()
-
-
 LATEST = {
     "format": 1, "store_id": "a-b", "schema_version": 1, "generation": 3,
     "tables": {"trials": [{"key": f"parts/trials/month=2026-11/part-{'0' * 64}.parquet", "bytes": 1}]},
@@ -272,11 +241,6 @@ def _plan(directory: Path) -> Iterable[str]:
     return ()
 
 
-def _described(directory: Path) -> Iterable[str]:
-    is_partial_export(directory)
-    return ()
-
-
 def _words(directory: Path) -> Iterable[str]:
     pending = (directory / "said").read_bytes()
     while (answer := next_word(pending)) is not None:
@@ -297,10 +261,8 @@ def _said() -> st.SearchStrategy[Files]:
     return (words | words.flatmap(damaged)).map(lambda data: {"said": data})
 
 
-def _answers(directory: Path) -> Iterable[str]:
-    printed = (directory / "printed").read_bytes().decode("utf-8", "replace")
-    answer_of_program(fingerprint_of_system, printed)
-    return ()
+def _answers(path: Path) -> None:
+    answer_of_program(fingerprint_of_system, path.read_bytes().decode("utf-8", "replace"))
 
 
 def _printed() -> st.SearchStrategy[Files]:
@@ -317,10 +279,8 @@ def _fully(read: Callable[[Path], object], name: str) -> Callable[[Path], Iterab
 
 
 def _locks() -> st.SearchStrategy[Files]:
-    lock = b"torch==2.9.1+cu126 \\\n    --hash=sha256:%s\nnumpy==2.1.0 --hash=sha256:%s  # via torch\n" % (
-        b"1" * 64,
-        b"2" * 64,
-    )
+    lines = b"torch==2.9.1+cu126 \\\n    --hash=sha256:%s\nnumpy==2.1.0 --hash=sha256:%s  # via torch\n"
+    lock = lines % (b"1" * 64, b"2" * 64)
     return (damaged(lock) | st.binary(max_size=200)).map(lambda data: {"cpu.lock": data})
 
 
@@ -348,17 +308,25 @@ PARSERS = {
     "export": Parser(read_export, exports, 5, "/out"),
     "store": Parser(read_store, stores, 1),
     "archive": Parser(_archive, _archives, 6, "image.tar"),
-    "cluster": Parser(_cluster, json_of("cluster/state.json", Cluster), 4),
+    "cluster": Parser(
+        _fully(lambda path: ClusterFiles(SimpleNamespace(root=path, state=path)).load(), "."),
+        json_of("cluster/state.json", Cluster), 4,
+    ),
     "campaign-state": Parser(_control, json_of("state.json", CampaignProgressState), 3),
     "request": Parser(_control, json_of("requests/1-a.json", Request), 3),
     "offer": Parser(_control, json_of("offers/1-a.json", ReadyHost), 3),
-    "order": Parser(_order, json_of("order.json", Handover), 3, "order.json"),
+    "order": Parser(_fully(_order, "order.json"), json_of("order.json", Handover), 3, "order.json"),
     "holder": Parser(_holder, json_of("host.holder-1", LockHolder, {"project": "/p", "pid": 1}), 2),
     "left-task": Parser(_left, _left_tasks, 4),
-    "objects": Parser(_latest, json_of("latest.json", Latest, LATEST), 3, "latest.json"),
+    "objects": Parser(
+        _fully(lambda path: Latest.decode(path.read_bytes(), "s3://x: latest.json"), "latest.json"),
+        json_of("latest.json", Latest, LATEST), 3, "latest.json",
+    ),
     "plan": Parser(_plan, json_of("plan.json", dict[str, Any], PLAN), 3, "campaign c"),
-    "exported-rows": Parser(_described, json_of("EXPORT.json", dict[str, Any], {"partial": True}), 1, "EXPORT.json"),
+    "exported-rows": Parser(
+        _fully(is_partial_export, "."), json_of("EXPORT.json", dict[str, Any], {"partial": True}), 1, "EXPORT.json"
+    ),
     "words": Parser(_words, _said, 2),
-    "answers": Parser(_answers, _printed, 1),
+    "answers": Parser(_fully(_answers, "printed"), _printed, 1),
 }  # fmt: skip
 """By name."""

@@ -15,6 +15,8 @@ from orchestrator.files import ProjectFiles
 from orchestrator.store import Store
 from tests.conftest import PROJECT
 
+TAXMETER = (sys.executable, "-m", "orchestrator")
+
 
 def sweep_text(name: str, workload: str, backends: str, rounds: int = 1, turn_ms: int = 50) -> str:
     """A sweep with short budgets."""
@@ -39,13 +41,7 @@ def models(backends: str) -> str:
 
 def sleeps(rounds: int, turn_ms: int = 1000, batches: str = "[1, 2]") -> str:
     """Trials of a second each: two in each round, on every host."""
-    return sweep_text(
-        "sleeps",
-        f"{{name: synthetic-sleep, batch: {batches}}}",
-        "[python]",
-        rounds=rounds,
-        turn_ms=turn_ms,
-    )
+    return sweep_text("sleeps", f"{{name: synthetic-sleep, batch: {batches}}}", "[python]", rounds, turn_ms)
 
 
 class Project:
@@ -81,14 +77,9 @@ class Project:
         self, *arguments: object, code: int | None = None, timeout_s: float = 240, **environment: str
     ) -> "subprocess.CompletedProcess[str]":
         """Runs a command to its end; where a code is given it must end with that."""
+        command, variables = [*TAXMETER, *map(str, arguments)], {**self.environment, **environment}
         done = subprocess.run(
-            [sys.executable, "-m", "orchestrator", *map(str, arguments)],
-            cwd=self.root,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-            env={**self.environment, **environment},
+            command, cwd=self.root, env=variables, capture_output=True, text=True, timeout=timeout_s, check=False
         )
         assert code is None or done.returncode == code, done.stdout + done.stderr
         return done
@@ -97,15 +88,10 @@ class Project:
         """Starts a command in a session of its own."""
         with log.open("wb") as stream:
             started = subprocess.Popen(
-                [sys.executable, "-m", "orchestrator", *map(str, arguments)],
-                cwd=self.root,
-                stdout=stream,
-                stderr=stream,
-                env=self.environment,
-                start_new_session=True,
+                [*TAXMETER, *map(str, arguments)], cwd=self.root, env=self.environment, stdout=stream, stderr=stream,
                 # A shell starts what runs in its background deaf to Ctrl-C, and children inherit that
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-            )
+                start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            )  # fmt: skip
         self._started.append(started)
         return started
 

@@ -50,25 +50,13 @@ def ready(name: str, work_directory: Path | None = None, settings: ExecutionSett
 
 
 def sweep(
-    targets: object = "each-host",
-    rounds: int = 2,
-    workloads: Sequence[str] = ("synthetic-null",),
-    backends: Sequence[str] = ("python",),
-    **settings: Any,
-) -> Sweep:
+    targets: object = "each-host", rounds: int = 2, workloads: Sequence[str] = ("synthetic-null",),
+    backends: Sequence[str] = ("python",), **settings: Any,
+) -> Sweep:  # fmt: skip
     """Two trials of each workload and backend in each round; backend `eager` cannot run them, so that it is skipped."""
-    return Sweep.model_validate(
-        {
-            "version": 1,
-            "name": "s",
-            "environments": "cpu",
-            "workloads": tuple({"name": name, "batch": (1, 2)} for name in workloads),
-            "backends": tuple(backends),
-            "rounds": rounds,
-            "targets": targets,
-            **settings,
-        }
-    )
+    shaped = tuple({"name": name, "batch": (1, 2)} for name in workloads)
+    usual = {"version": 1, "name": "s", "environments": "cpu", "workloads": shaped, "backends": tuple(backends)}
+    return Sweep.model_validate({**usual, "rounds": rounds, "targets": targets, **settings})
 
 
 @dataclass
@@ -161,19 +149,12 @@ class Lab:
         self.told: list[CampaignProgress] = []
 
     def run(
-        self,
-        wanted: Sweep,
-        scheduler: LocalScheduler,
-        hosts: list[ReadyHost],
-        observe: Callable[[CampaignProgress], None] = lambda progress: None,
-        faults: Faults = FAULTS,
-        policy: ResumePolicy = ResumePolicy.AUTO,
-        more_s: float | None = None,
-    ) -> str:
-        continuation = choose_campaign(wanted, [host.planning for host in hosts], self.store, policy, more_s=more_s)
-        order = CampaignRequest(
-            continuation, hosts, wanted.name, "sweep", "inventory", None, faults=faults, sweep=wanted
-        )
+        self, wanted: Sweep, scheduler: LocalScheduler, hosts: list[ReadyHost],
+        observe: Callable[[CampaignProgress], None] = lambda progress: None, faults: Faults = FAULTS,
+        policy: ResumePolicy = ResumePolicy.AUTO, more_s: float | None = None,
+    ) -> str:  # fmt: skip
+        chosen = choose_campaign(wanted, [host.planning for host in hosts], self.store, policy, more_s=more_s)
+        order = CampaignRequest(chosen, hosts, wanted.name, "sweep", "inventory", None, faults=faults, sweep=wanted)
         self.told.clear()
 
         def both(progress: CampaignProgress) -> None:
@@ -189,7 +170,7 @@ class Lab:
             hasty.setattr(host_task, "TICK_S", 0.1)
             hasty.setattr(leftovers, "BREAK_S", 0.5)
             run_campaign(order, scheduler, self.store, self.files, both)
-        return continuation.campaign_id
+        return chosen.campaign_id
 
     def rows(self) -> list[tuple[str, str, int]]:
         rows = self.store.trials(["host", "status", "attempt"]).to_pylist()
@@ -222,12 +203,8 @@ class Stored:
         return chosen
 
     def measure(
-        self,
-        chosen: ResumeDecision,
-        hosts: Mapping[str, int | None],
-        status: Status = Status.OK,
-        pin: EnvironmentPin = STORED,
-    ) -> None:
+        self, chosen: ResumeDecision, hosts: Mapping[str, int | None], status: Status = Status.OK, pin: EnvironmentPin = STORED,
+    ) -> None:  # fmt: skip
         """Gives rows to so many of the trials that are left on each host; to all where the number is null."""
         with self.store.writer() as writer:
             for host, number in hosts.items():

@@ -3,6 +3,7 @@
 import io
 import json
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +40,10 @@ def an_image(entry: EnvironmentEntry, top: str = "b", image_id: str | None = Non
     """What an engine says about an image of `entry`, whose second layer and id are made of one digit each."""
     labels = {"environment": entry.name, "recipe-sha256": recipe_sha256(entry), "lock-sha256": "0", "base": "x"}
     return {
-        "Id": f"sha256:{(image_id or top) * 64}",
-        "Architecture": "amd64",
-        "Os": "linux",
-        "Created": "2026",
-        "Size": 5,
+        "Id": f"sha256:{(image_id or top) * 64}", "Architecture": "amd64", "Os": "linux", "Created": "2026", "Size": 5,
         "Config": {"Env": ["A=1"], "Labels": {f"org.taxmeter.{name}": value for name, value in labels.items()}},
         "RootFS": {"Layers": ["sha256:" + "a" * 64, "sha256:" + top * 64]},
-    }
+    }  # fmt: skip
 
 
 def reference_of(entry: EnvironmentEntry) -> str:
@@ -56,22 +53,29 @@ def reference_of(entry: EnvironmentEntry) -> str:
 
 def archive(path: Path, image: dict[str, Any], without: str = "") -> Path:
     """Writes an image as a saved one, `without` one of its files."""
+    layers = {"type": "layers", "diff_ids": image["RootFS"]["Layers"]}
     configuration = {
         "architecture": image["Architecture"],
         "os": image["Os"],
         "config": image["Config"],
-        "rootfs": {"type": "layers", "diff_ids": image["RootFS"]["Layers"]},
+        "rootfs": layers,
     }
     manifest = [{"Config": "c.json", "RepoTags": None, "Layers": ["one.tar", "two.tar"]}]
     files = {"one.tar": b"1", "two.tar": b"2", "c.json": json.dumps(configuration).encode()}
     files["manifest.json"] = json.dumps(manifest).encode()
-    with tarfile.open(path, "w") as tar:
-        for name, content in files.items():
-            if name != without:
-                information = tarfile.TarInfo(name)
-                information.size = len(content)
-                tar.addfile(information, io.BytesIO(content))
+    path.write_bytes(tar_of({name: content for name, content in files.items() if name != without}))
     return path
+
+
+def tar_of(files: Mapping[str, bytes]) -> bytes:
+    """An archive of files."""
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w") as tar:
+        for name, content in files.items():
+            information = tarfile.TarInfo(name)
+            information.size = len(content)
+            tar.addfile(information, io.BytesIO(content))
+    return sink.getvalue()
 
 
 class Engine:

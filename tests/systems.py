@@ -17,35 +17,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orchestrator.planning import EnvironmentPin, Isolation, trial_key, visit
-from orchestrator.store import (
-    RowContext,
-    Store,
-    Writer,
-    campaign_row,
-    campaign_totals,
-    environment_row,
-    trial_row,
-)
+from orchestrator.store import RowContext, Store, Writer, campaign_row, campaign_totals, environment_row, trial_row
 from orchestrator.store import system_row as row_of_system
 from orchestrator.store.validation import batch_of
-from runners.contract import (
-    Status,
-    Trial,
-    TrialSpec,
-    digest,
-    encode,
-)
+from runners.contract import Status, Trial, TrialSpec, digest, encode
 from runners.system import hot_columns, hw_id, system_id
 from tests.machines import A100, SYSTEMS, System, with_driver
 from tests.records import USUAL, Noise, Visit, ended, measured
 from tests.world import Effect, design, failure, roofs
 
+Random = np.random.Generator
 STARTED = datetime(2026, 10, 20, 18, tzinfo=UTC)
 FIRST, SECOND = "paper-20261020T180000Z-aaaaaa", "paper-20261022T180000Z-bbbbbb"
 ROOFS = "roofs-20261023T180000Z-cccccc"
 NEW_DRIVER = "550.54.15"
 DRIVER_EFFECT = Effect(1.10, "dispatch", {"driver": NEW_DRIVER})
 """What the driver of the second campaign does on the A100: a tenth more of the host's work."""
+TIMES = ("latency", "dispatch", "busy", "graph", "exposed")
 VERSIONS = {
     "cuda126": {"python": "3.11.9", "torch": "2.9.1+cu126", "transformers": "5.23.0", "onnxruntime-gpu": "1.27.0"},
     "cpu": {"python": "3.11.9", "torch": "2.13.0+cpu", "transformers": "5.23.0", "onnxruntime": "1.31.1"},
@@ -121,16 +109,11 @@ def make_systems(directory: Path, world: World | None = None) -> Made:
 def pin_of(system: System) -> EnvironmentPin:
     """The environment that the made-up lab runs in on a system."""
     name = "cuda126" if system.is_gpu else "cpu"
+    image, layer = (f"sha256:{digest({part: name})}" for part in ("image", "layer"))
     return EnvironmentPin(
-        name,
-        Isolation.DOCKER,
-        "a Docker engine answers",
-        lock_sha256=digest({"lock": name}),
-        image_id=f"sha256:{digest({'image': name})}",
-        image_digest=f"sha256:{digest({'image': name})}",
-        image_layers=(f"sha256:{digest({'layer': name})}",),
-        image_config_sha256=digest({"configuration": name}),
-    )
+        name, Isolation.DOCKER, "a Docker engine answers", lock_sha256=digest({"lock": name}), image_id=image,
+        image_digest=image, image_layers=(layer,), image_config_sha256=digest({"configuration": name}),
+    )  # fmt: skip
 
 
 def _bert_base_of(whole: Callable[[System], Sequence[TrialSpec]]) -> Callable[[System], Sequence[TrialSpec]]:
@@ -138,12 +121,7 @@ def _bert_base_of(whole: Callable[[System], Sequence[TrialSpec]]) -> Callable[[S
 
 
 def _campaign(
-    writer: Writer,
-    world: World,
-    campaign_id: str,
-    started_at: datetime,
-    systems: Sequence[System],
-    random: np.random.Generator,
+    writer: Writer, world: World, campaign_id: str, started_at: datetime, systems: Sequence[System], random: Random
 ) -> pa.Table:
     rows: list[dict[str, object]] = []
     for system in systems:
@@ -167,7 +145,7 @@ def _campaign(
     return pa.Table.from_batches([batch])
 
 
-def _rows_of(place: _Place, world: World, random: np.random.Generator) -> Iterator[dict[str, object]]:
+def _rows_of(place: _Place, world: World, random: Random) -> Iterator[dict[str, object]]:
     specs = [(one, trial_key(one, place.pin), failure(place.system, one)) for one in world.design(place.system)]
     context = _context(place)
     clock = place.started_at
@@ -202,32 +180,20 @@ def _visit(place: _Place, one: TrialSpec, key: str, number: int, order: int, rep
 def _context(place: _Place) -> RowContext:
     fingerprint, name = place.system.fingerprint, place.pin.name
     return RowContext(
-        campaign_id=place.campaign_id,
-        task_id=f"{place.campaign_id}-{place.system.host}-{name}",
-        host=place.system.host,
-        isolation=place.pin.isolation.value,
-        executor_reason=place.pin.reason,
-        environment=name,
-        environment_id=digest({"environment": name})[:32],
-        image_digest=place.pin.image_digest,
-        image_id=place.pin.image_id,
-        lock_sha256=place.pin.lock_sha256,
-        runner_sha256=digest({"runner": 1}),
-        versions=VERSIONS[name],
-        hw_id=hw_id(fingerprint),
-        system_id=system_id(fingerprint),
-        hot=hot_columns(fingerprint),
-        trial_cores="0-7",
+        campaign_id=place.campaign_id, task_id=f"{place.campaign_id}-{place.system.host}-{name}",
+        host=place.system.host, isolation=place.pin.isolation.value, executor_reason=place.pin.reason,
+        environment=name, environment_id=digest({"environment": name})[:32], image_digest=place.pin.image_digest,
+        image_id=place.pin.image_id, lock_sha256=place.pin.lock_sha256, runner_sha256=digest({"runner": 1}),
+        versions=VERSIONS[name], hw_id=hw_id(fingerprint), system_id=system_id(fingerprint),
+        hot=hot_columns(fingerprint), trial_cores="0-7",
         memory_limit_bytes=int((fingerprint.memory.total_bytes or 0) * 0.9),
-    )
+    )  # fmt: skip
 
 
 def _put_dimensions(writer: Writer, place: _Place) -> None:
     fingerprint, name = place.system.fingerprint, place.pin.name
-    writer.put(
-        "systems",
-        [row_of_system(system_id(fingerprint), hw_id(fingerprint), hot_columns(fingerprint), encode(fingerprint))],
-    )
+    system = system_id(fingerprint), hw_id(fingerprint), hot_columns(fingerprint), encode(fingerprint)
+    writer.put("systems", [row_of_system(*system)])
     writer.put("environments", [environment_row(
             digest({"environment": name})[:32], name, VERSIONS[name], {"torch_version": VERSIONS[name]["torch"]},
             image_digest=place.pin.image_digest, lock_sha256=place.pin.lock_sha256,
@@ -235,7 +201,7 @@ def _put_dimensions(writer: Writer, place: _Place) -> None:
         )])  # fmt: skip
 
 
-def _again(writer: Writer, first: pa.Table, number: int, most: int, random: np.random.Generator) -> str:
+def _again(writer: Writer, first: pa.Table, number: int, most: int, random: Random) -> str:
     """The rows of a campaign once more: each with all its times longer or shorter by one factor of its own."""
     campaign_id = f"paper-{STARTED + timedelta(days=2 + number):%Y%m%dT%H%M%SZ}-{number:06x}"
     rows = first.slice(0, most)
@@ -254,9 +220,7 @@ def _again(writer: Writer, first: pa.Table, number: int, most: int, random: np.r
             values = pc.add(values, shift)
         elif column.name == "throughput_examples_per_s":
             values = pc.divide(values, factors)
-        elif column.name.endswith("_s") and (
-            column.name.startswith(("latency", "dispatch", "busy", "graph", "exposed"))
-        ):
+        elif column.name.endswith("_s") and column.name.startswith(TIMES):
             values = pc.multiply(values, factors)
         elif pa.types.is_list(column.type) and column.type.value_type == pa.float64():
             lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()

@@ -33,16 +33,9 @@ from tests.conftest import QUICK as SHORT
 QUICK = replace(SHORT, warmup_max_ms=10_000, pipelined_block_ms=5)
 """As a synthetic workload of a session is measured."""
 BRIEF = replace(
-    SHORT,
-    turn_ms=5,
-    cycles=2,
-    min_cycles=1,
-    sync_budget_ms=5,
-    sync_min_samples=10,
-    pipelined_budget_ms=1,
-    pipelined_min_samples=1,
-    floor_budget_ms=0,
-)
+    SHORT, turn_ms=5, cycles=2, min_cycles=1, sync_budget_ms=5, sync_min_samples=10, pipelined_budget_ms=1,
+    pipelined_min_samples=1, floor_budget_ms=0,
+)  # fmt: skip
 """As a model is measured that is only to be right."""
 ENDLESS = replace(QUICK, sync_budget_ms=600_000, turn_ms=60_000, max_samples=1_000_000)
 
@@ -90,13 +83,9 @@ def evaluated(python: Path, program: str, *flags: str) -> Any:
 
 
 def on_one_thread(
-    shape: WorkloadSpec,
-    backend: str,
-    chosen: Mapping[str, OptionValue] | None = None,
-    dtype: str = "float32",
-    protocol: Protocol = BRIEF,
-    timeout_s: int = 250,
-) -> Trial:
+    shape: WorkloadSpec, backend: str, chosen: Mapping[str, OptionValue] | None = None, dtype: str = "float32",
+    protocol: Protocol = BRIEF, timeout_s: int = 250,
+) -> Trial:  # fmt: skip
     """A trial on a processor, named by its workload and backend."""
     spec = TrialSpec(shape, BackendSpec(backend, dict(chosen or {})), dtype, "cpu", 1, 3, protocol)
     return Trial(f"{shape.name}-{backend}", "key", 0, 0, 0, 1, timeout_s, spec)
@@ -122,13 +111,9 @@ def environment(**extra: str) -> dict[str, str]:
 
 def start(directory: Path, python: Path = Path(sys.executable), **extra: str) -> "subprocess.Popen[bytes]":
     """Starts the runner of a task; both of its streams are read together."""
+    command, pipe = [str(python), "-m", "runners", str(directory)], subprocess.PIPE
     return subprocess.Popen(
-        [python, "-m", "runners", directory],
-        cwd=PROJECT,
-        env=environment(**extra),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        command, cwd=PROJECT, env=environment(**extra), stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT
     )
 
 
@@ -154,14 +139,10 @@ def recorded(
     """
     write_task(directory, *trials)
     code = f"import sys\n{before}\nfrom runners.supervision.supervisor import run_task\nsys.exit(run_task(sys.argv[1]))"
+    variables = environment(**({} if cache is None else {"TAXMETER_CACHE": str(cache)}))
+    command = [str(python), "-c", code, str(directory)]
     done = subprocess.run(
-        [python, "-c", code, directory],
-        cwd=PROJECT,
-        env=environment(**({} if cache is None else {"TAXMETER_CACHE": str(cache)})),
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
+        command, cwd=PROJECT, env=variables, capture_output=True, text=True, timeout=timeout_s, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return {record.trial_id: record for record in records(directory)}

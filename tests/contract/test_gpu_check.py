@@ -43,14 +43,18 @@ def lines(out: Path) -> dict[str, dict[str, Any]]:
     return {line["check"]: line for line in read}
 
 
+def check(out: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "runners.check", str(out), *options]
+    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=60)
+
+
 def test_without_a_framework_or_a_gpu_all_is_skipped_at_once_with_the_reason(tmp_path: Path) -> None:
     # what a killed run and one before it have left: none of it is of this run
     (tmp_path / "out" / "rows" / "tasks" / "cells").mkdir(parents=True)
     for name in ("rows.tar", "check.log", "check.jsonl"):
         (tmp_path / "out" / name).write_text("of an earlier run\n")
     start = time.monotonic()
-    command = [sys.executable, "-m", "runners.check", str(tmp_path / "out")]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=60)
+    done = check(tmp_path / "out")
     assert time.monotonic() - start < 10
     assert done.returncode == EXIT_SKIPPED, done.stderr
     found = lines(tmp_path / "out")
@@ -65,16 +69,12 @@ def test_without_a_framework_or_a_gpu_all_is_skipped_at_once_with_the_reason(tmp
 
 
 def test_a_check_that_does_not_exist_and_too_short_a_time_are_refused(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "runners.check", str(tmp_path), "--only", "nvml,clock"]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=60)
+    done = check(tmp_path, "--only", "nvml,clock")
     assert done.returncode == 2
     assert "no check is called clock; there are nvml, fork, cells" in done.stderr
-    command = [sys.executable, "-m", "runners.check", str(tmp_path), "--seconds", "8"]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (
-        2,
-        "python3 -m runners.check: error: --seconds 8: expected 30 or more",
-    )
+    done = check(tmp_path, "--seconds", "8")
+    problem = "python3 -m runners.check: error: --seconds 8: expected 30 or more"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, problem)
 
 
 @dataclass(frozen=True)
@@ -155,23 +155,14 @@ def test_the_passes_of_a_trial_disturb_none_that_comes_later_and_a_lost_profile_
     assert 0 < wait_s < statistics.median(next(s.durations_ns for s in record.series if s.mode == "sync")) / 1e9
 
 
-@dataclass(frozen=True)
-class Rehearsal:
-    """A run of all checks on a device that is not there."""
-
-    out: Path
-    found: dict[str, dict[str, Any]]
-
-
 def whole_run(test: Any) -> Any:
     """Of tests that need a whole run: minutes on two cores."""
     return pytest.mark.long(pytest.mark.timeout(2700)(test))
 
 
 @pytest.fixture(scope="module")
-def rehearsal(
-    tmp_path_factory: pytest.TempPathFactory, make_device: Callable[[], Device], cpu_python: Path
-) -> Rehearsal:
+def rehearsal(tmp_path_factory: pytest.TempPathFactory, make_device: Callable[[], Device], cpu_python: Path) -> Path:
+    """What a run of all checks on a device that is not there has left."""
     out = tmp_path_factory.mktemp("rehearsal") / "out"
     done = subprocess.run(
         [cpu_python, "-m", "runners.check", out, "--rehearse"],
@@ -182,36 +173,33 @@ def rehearsal(
         timeout=2400,
     )
     assert done.returncode in (0, 1), done.stderr
-    return Rehearsal(out, lines(out))
+    return out
 
 
 @whole_run
-def test_every_check_ends_by_itself_and_says_what_it_saw(rehearsal: Rehearsal) -> None:
-    assert tuple(rehearsal.found) == NAMES
-    for name, line in rehearsal.found.items():
+def test_every_check_ends_by_itself_and_says_what_it_saw(rehearsal: Path) -> None:
+    found = lines(rehearsal)
+    assert tuple(found) == NAMES
+    for name, line in found.items():
         assert line["status"] in ("passed", "failed"), line
         assert line["values"], name
         # What a device that is not there gets wrong are times; nothing breaks
         assert not [text for text in line["problems"] if "Error" in text or "no answer" in text], line
-    assert rehearsal.found["nvml"]["status"] == "passed", rehearsal.found["nvml"]
-    assert rehearsal.found["fork"]["values"] == {"driver_status_after_imports": None, "works_in_children": True}
-    cells = rehearsal.found["cells"]["values"]
+    assert found["nvml"]["status"] == "passed", found["nvml"]
+    assert found["fork"]["values"] == {"driver_status_after_imports": None, "works_in_children": True}
+    cells = found["cells"]["values"]
     assert cells["tiny-bert b2 float32 eager"]["status"] == "ok"
     assert cells["tiny-bert b2 float32 onnxruntime"]["reason"].startswith("ONNX Runtime 1.")
-    assert len(list(rehearsal.out.iterdir())) <= 8
+    assert len(list(rehearsal.iterdir())) <= 8
 
 
 @whole_run
-def test_its_rows_are_an_export(rehearsal: Rehearsal, tmp_path: Path) -> None:
-    with tarfile.open(rehearsal.out / "rows.tar") as archive:
+def test_its_rows_are_an_export(rehearsal: Path, tmp_path: Path) -> None:
+    with tarfile.open(rehearsal / "rows.tar") as archive:
         archive.extractall(tmp_path, filter="data")
     arguments = ["results", "import", str(tmp_path / "rows"), "--results", str(tmp_path / "store")]
     assert run([*arguments, "--accept-versions"]) == ExitCode.OK
-    rows = (
-        Store.open(tmp_path / "store")
-        .trials(["workload", "device", "environment", "gpu_uuid", "dispatch_s"])
-        .to_pylist()
-    )
+    rows = Store.open(tmp_path / "store").trials(["device", "environment", "gpu_uuid"]).to_pylist()
     assert {row["device"] for row in rows} == {"cuda"}
     assert all(row["environment"].startswith("gpu-check+found-") for row in rows)
     assert {row["gpu_uuid"] for row in rows} == {"GPU-34bf77d1-c686-6821-79a8-32d326c5039c"}

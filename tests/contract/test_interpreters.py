@@ -45,11 +45,8 @@ def test_a_bare_interpreter_runs_a_task(version, make_trial, make_task, tmp_path
     records = {line.trial_id: line for line in lines if isinstance(line, TrialRecord)}
     *synthetic, model_record = records.values()
     assert {"load", "clocks"} <= {one.guard for one in synthetic[0].guards}
-    assert [record.status for record in synthetic] == [
-        *(Status.OK, Status.WRONG_OUTPUT, Status.CRASHED, Status.CRASHED)
-    ]
+    expected = [Status.OK, Status.WRONG_OUTPUT, Status.CRASHED, Status.CRASHED]
+    assert [record.status for record in synthetic] == expected
     if "torch" not in environment.versions:
-        assert (model_record.status, model_record.reason) == (
-            Status.UNSUPPORTED,
-            "the environment lacks the module torch",
-        )
+        reason = "the environment lacks the module torch"
+        assert (model_record.status, model_record.reason) == (Status.UNSUPPORTED, reason)

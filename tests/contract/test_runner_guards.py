@@ -58,13 +58,6 @@ def waiting(process: "subprocess.Popen[bytes]") -> bytes:
     return next(line for line in process.stdout if line.startswith(b"waiting"))
 
 
-def run(directory: Path) -> str:
-    with start(directory) as process:
-        output, _ = process.communicate(timeout=500)
-    assert process.returncode == 0, output.decode()
-    return output.decode()
-
-
 def results(record: TrialRecord) -> dict[GuardMoment, GuardResult]:
     assert {one.guard for one in record.guards} == {"load"}
     return {one.moment: one for one in record.guards}
@@ -118,10 +111,3 @@ def test_a_runner_that_waits_ends_when_it_has_to(tmp_path: Path, how: str) -> No
             process.send_signal(signal.SIGTERM)
         assert process.wait(30) == (75 if how == "lifeline" else 143)
     assert not any(isinstance(line, Begin) for line in lines_so_far(tmp_path))
-
-
-def test_a_task_without_guards_watches_nothing(tmp_path: Path) -> None:
-    write_task(tmp_path, trial("synthetic-null"))
-    run(tmp_path)
-    [record] = records(tmp_path)
-    assert (record.status, record.guards) == (Status.OK, ())

@@ -1,9 +1,5 @@
-"""A session of forked processes: who has the turn, who is stopped, and what one that fails costs the others.
+"""A session of forked processes: who has the turn, who is stopped, and what one that fails costs the others."""
 
-Each test runs in an interpreter of its own: a supervisor kills every descendant that it has.
-"""
-
-import json
 import os
 import signal
 import subprocess
@@ -13,75 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.test_runner_process import PRELUDE, ROOT
-
-SESSION = """
-from runners.contract import Protocol
-from runners.protocol.turns import Turns
-from runners.supervision.room import Room
-from runners.supervision.session import Allowance, Member, SessionRun
-from runners.supervision.verdict import judge
-
-def append(*words):
-    with open(sys.argv[1], "a") as file:
-        file.write(" ".join(map(str, words)) + "\\n")
-
-def told():
-    with open(sys.argv[1]) as file:
-        return [line.split() for line in file]
-
-def taking(name, seconds=0.01, fails=None, at=2):
-    def function(turns):
-        count = 0
-        append(name, "builds")
-        for _ in turns:
-            append(name, count)
-            if fails is not None and count == at:
-                fails()
-            time.sleep(seconds)
-            count += 1
-        append(name, turns.ended.value)
-        return ok(turns=count)
-    return function
-
-def spin(seconds):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        pass
-
-def run_session(functions, protocol=Protocol(cycles=5, min_cycles=2), seconds=30, seed="a"):
-    members = {name: Member(function, Allowance(seconds)) for name, function in functions.items()}
-    processes = SessionRun(list(members.values()), protocol, seed, interrupts, Room(tuple)).run()
-    return members, processes
-
-def answers(members):
-    judged = {name: judge(m.ended, 30) for name, m in members.items() if m.left_out is None}
-    return {name: [a.status.value, a.reason, a.facts.get("turns")] for name, a in judged.items()}
-"""
+from tests.conftest import PROJECT
+from tests.contract.conftest import PRELUDE, Interpret, told
 
 
-def interpret(script: str, tmp_path: Path, **extra: str) -> dict[str, object]:
-    done = subprocess.run(
-        [sys.executable, "-c", PRELUDE + SESSION + script, tmp_path / "told"],
-        cwd=ROOT,
-        env={**os.environ, "TAXMETER_LIFELINE": "", **extra},
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    document: dict[str, object] = json.loads(done.stdout)
-    return document
-
-
-def told(tmp_path: Path) -> list[list[str]]:
-    return [line.split() for line in (tmp_path / "told").read_text().splitlines()]
-
-
-def test_each_builds_by_itself_and_has_one_turn_in_each_cycle_and_ends_by_itself(tmp_path: Path) -> None:
-    said = interpret(
-        'members, n = run_session({name: taking(name) for name in "abc"})\nsay(answers=answers(members), n=n)', tmp_path
-    )
+def test_each_builds_by_itself_and_has_one_turn_in_each_cycle_and_ends_by_itself(
+    interpret: Interpret, tmp_path: Path
+) -> None:
+    said = interpret('members, n = run_session({n: taking(n) for n in "abc"})\nsay(answers=answers(members), n=n)')
     assert said == {"answers": {name: ["ok", None, 5] for name in "abc"}, "n": 3}
     lines = told(tmp_path)
     assert lines[:3] == [[name, "builds"] for name in "abc"]
@@ -91,20 +26,18 @@ def test_each_builds_by_itself_and_has_one_turn_in_each_cycle_and_ends_by_itself
     assert lines[18:] == [[name, "cycles"] for name in "abc"]
 
 
-def test_the_order_of_turns_is_random_and_the_same_for_the_same_seed(tmp_path: Path) -> None:
+def test_the_order_of_turns_is_random_and_the_same_for_the_same_seed(interpret: Interpret, tmp_path: Path) -> None:
     orders = []
-    for number, seed in enumerate(("x", "x", "y")):
-        directory = tmp_path / str(number)
-        directory.mkdir()
-        interpret(f'say(n=run_session({{n: taking(n, 0) for n in "abc"}}, seed="{seed}")[1])', directory)
-        orders.append(["".join(name for name, what in told(directory) if what == str(turn)) for turn in range(5)])
+    for seed in "xxy":
+        interpret(f'say(n=run_session({{n: taking(n, 0) for n in "abc"}}, seed="{seed}")[1])')
+        orders.append(["".join(name for name, what in told(tmp_path) if what == str(turn)) for turn in range(5)])
+        (tmp_path / "told").unlink()
     assert orders[0] == orders[1] != orders[2]
     assert len(set(orders[0])) > 1
 
 
-def test_whoever_has_no_turn_stands_still_with_all_its_threads_and_children(tmp_path: Path) -> None:
-    said = interpret(
-        """
+def test_whoever_has_no_turn_stands_still_with_all_its_threads_and_children(interpret: Interpret) -> None:
+    said = interpret("""
 import threading
 
 def busy(name):
@@ -140,9 +73,7 @@ def watcher(turns):
 members, _ = run_session({"a": busy("a"), "b": busy("b"), "watcher": watcher})
 facts = decode_answer(members["watcher"].ended.data).facts
 say(moved=facts["moved"], seen=facts["seen"])
-""",
-        tmp_path,
-    )
+""")
     assert said == {"moved": 0, "seen": 4}
 
 
@@ -156,93 +87,76 @@ say(moved=facts["moved"], seen=facts["seen"])
         ("lambda: time.sleep(60)", "timeout", "no answer within 30 s"),
     ],
 )
-def test_one_that_fails_in_its_turn_ends_alone(tmp_path: Path, fails: str, status: str, reason: str) -> None:
-    said = interpret(
-        f"""
+def test_one_that_fails_in_its_turn_ends_alone(
+    interpret: Interpret, tmp_path: Path, fails: str, status: str, reason: str
+) -> None:
+    said = interpret(f"""
 functions = {{"a": taking("a"), "bad": taking("bad", fails={fails}), "c": taking("c")}}
 members, n = run_session(functions, seconds=3)
 say(answers=answers(members), n=n, left=kernel.descendants(os.getpid()))
-""",
-        tmp_path,
-    )
+""")
     good = ["ok", None, 5]
     assert said == {"answers": {"a": good, "bad": [status, reason, None], "c": good}, "n": 3, "left": []}
     assert [what for name, what in told(tmp_path) if name == "bad"] == ["builds", "0", "1", "2"]
 
 
-def test_one_that_fails_before_its_first_turn_is_none_of_the_processes(tmp_path: Path) -> None:
-    said = interpret(
-        """
+def test_one_that_fails_before_its_first_turn_is_none_of_the_processes(interpret: Interpret) -> None:
+    said = interpret("""
 members, n = run_session({"a": taking("a"), "bad": lambda turns: ok(turns=0), "c": taking("c")})
 say(answers=answers(members), n=n)
-""",
-        tmp_path,
-    )
+""")
     assert said["n"] == 2
     assert said["answers"] == {"a": ["ok", None, 5], "bad": ["ok", None, 0], "c": ["ok", None, 5]}
 
 
-def test_one_that_is_killed_while_it_is_stopped_ends_alone(tmp_path: Path) -> None:
-    said = interpret(
-        """
-def killer(turns):
-    for number, _ in enumerate(turns):
-        if number == 1:
-            [victim] = [p for p in kernel.descendants(os.getppid()) if p != os.getpid()]
-            os.kill(victim, signal.SIGKILL)
-    return ok(turns=number)
-
-members, n = run_session({"victim": taking("victim"), "killer": killer})
-say(answers=answers(members), left=kernel.descendants(os.getpid()))
-""",
-        tmp_path,
-    )
-    answers = {"victim": ["crashed", "killed by SIGKILL", None], "killer": ["ok", None, 4]}
-    assert said == {"answers": answers, "left": []}
-
-
-def test_whom_the_kernel_kills_for_memory_is_known_also_while_another_one_runs(tmp_path: Path) -> None:
-    said = interpret(
-        """
+KERNEL = """
 # The kernel's counter is a file here: it is counted up by hand, as the kernel does when it kills.
 counter = sys.argv[1] + ".kills"
 open(counter, "w").write("0")
 kernel.oom_kills = lambda: int(open(counter).read())
+"""
+OUT_OF_MEMORY = ["oom", "the kernel killed a process of the trial: out of memory", None]
 
+
+@pytest.mark.parametrize(("kills", "end"), [(0, ["crashed", "killed by SIGKILL", None]), (1, OUT_OF_MEMORY)])
+def test_one_that_is_killed_while_it_is_stopped_ends_alone(
+    interpret: Interpret, kills: int, end: list[str | None]
+) -> None:
+    said = interpret(f"""{KERNEL}
 def killer(turns):
     for number, _ in enumerate(turns):
         if number == 1:
             [victim] = [p for p in kernel.descendants(os.getppid()) if p != os.getpid()]
-            open(counter, "w").write("1")
+            open(counter, "w").write("{kills}")
             os.kill(victim, signal.SIGKILL)
     return ok(turns=number)
 
-members, n = run_session({"victim": taking("victim"), "killer": killer})
-first = answers(members)
+members, n = run_session({{"victim": taking("victim"), "killer": killer}})
+say(answers=answers(members), left=kernel.descendants(os.getpid()))
+""")
+    assert said == {"answers": {"victim": end, "killer": ["ok", None, 4]}, "left": []}
 
+
+def test_whose_child_the_kernel_kills_for_memory_is_out_of_it(interpret: Interpret) -> None:
+    said = interpret(f"""{KERNEL}
 def own(turns):
     for number, _ in enumerate(turns):
         if number == 1:
             child = os.fork()
             if child == 0:
                 time.sleep(60)
-            open(counter, "w").write("2")
+            open(counter, "w").write("1")
             os.kill(child, signal.SIGKILL)
     return ok(turns=number)
 
-members, n = run_session({"other": taking("other"), "own": own})
-say(first=first, second=answers(members))
-""",
-        tmp_path,
-    )
-    killed = ["oom", "the kernel killed a process of the trial: out of memory", None]
-    assert said["first"] == {"victim": killed, "killer": ["ok", None, 4]}
-    assert said["second"] == {"other": ["ok", None, 5], "own": killed}
+members, n = run_session({{"other": taking("other"), "own": own}})
+say(answers=answers(members))
+""")
+    assert said["answers"] == {"other": ["ok", None, 5], "own": OUT_OF_MEMORY}
 
 
-def test_what_a_dead_process_left_behind_is_gone_before_the_next_turn(tmp_path: Path) -> None:
-    said = interpret(
-        """
+def test_what_a_dead_process_left_behind_is_gone_before_the_next_turn(interpret: Interpret) -> None:
+    said = interpret("""
 def leaving(turns):
     for number, _ in enumerate(turns):
         daemon()
@@ -256,18 +170,15 @@ def looking(turns):
 
 members, n = run_session({"leaving": leaving, "looking": looking})
 say(answers=answers(members))
-""",
-        tmp_path,
-    )
+""")
     assert said["answers"] == {
         "leaving": ["crashed", "exited with code 5 without an answer", None],
         "looking": ["ok", None, 0],
     }
 
 
-def test_a_process_holds_nothing_of_another_one(tmp_path: Path) -> None:
-    said = interpret(
-        """
+def test_a_process_holds_nothing_of_another_one(interpret: Interpret) -> None:
+    said = interpret("""
 def function(turns):
     links = []
     for name in sorted(os.listdir("/proc/self/fd"), key=int):
@@ -281,48 +192,37 @@ def function(turns):
 
 members, _ = run_session({name: function for name in "abc"})
 say(links=[decode_answer(m.ended.data).facts["links"] for m in members.values()])
-""",
-        tmp_path,
-    )
+""")
     # its input, its output, its answer, and the two pipes of its turns
     assert said["links"] == ["/dev/null /memfd pipe pipe pipe pipe"] * 3
 
 
-def test_the_time_of_each_stands_still_while_others_have_their_turn(tmp_path: Path) -> None:
-    said = interpret(
-        """
+def test_the_time_of_each_stands_still_while_others_have_their_turn(interpret: Interpret) -> None:
+    said = interpret("""
 members, n = run_session({"quick": taking("quick"), "slow": taking("slow", 0.8)}, seconds=30)
 say(answers=answers(members), spent={name: 30 - m.allowance.left_s for name, m in members.items()})
-""",
-        tmp_path,
-    )
-    spent = said["spent"]
-    assert isinstance(spent, dict)
+""")
     assert said["answers"] == {"quick": ["ok", None, 5], "slow": ["ok", None, 5]}
-    assert spent["slow"] >= 4.0
-    assert spent["quick"] < spent["slow"] - 2.0
+    assert said["spent"]["slow"] >= 4.0
+    assert said["spent"]["quick"] < said["spent"]["slow"] - 2.0
 
 
-def test_a_process_whose_time_runs_out_ends_its_turns_and_says_that_they_are_few(tmp_path: Path) -> None:
-    said = interpret(
-        """
+def test_a_process_whose_time_runs_out_ends_its_turns_and_says_that_they_are_few(
+    interpret: Interpret, tmp_path: Path
+) -> None:
+    said = interpret("""
 protocol = Protocol(cycles=9, min_cycles=8)
 members, n = run_session({"quick": taking("quick"), "slow": taking("slow", 1.0)}, protocol, seconds=5)
 say(answers=answers(members))
-""",
-        tmp_path,
-    )
-    answers = said["answers"]
-    assert isinstance(answers, dict)
-    assert answers["quick"] == ["ok", None, 9]
-    assert answers["slow"][0] == "ok"
-    assert 1 <= answers["slow"][2] < 8
+""")
+    status, _, turns = said["answers"]["slow"]
+    assert (said["answers"]["quick"], status) == (["ok", None, 9], "ok")
+    assert 1 <= turns < 8
     assert ["slow", "short_series"] in told(tmp_path)
 
 
-def test_the_slowest_ends_the_session_after_the_least_number_of_cycles(tmp_path: Path) -> None:
-    said = interpret(
-        """
+def test_the_slowest_ends_the_session_after_the_least_number_of_cycles(interpret: Interpret, tmp_path: Path) -> None:
+    said = interpret("""
 def spent(turns):
     count = 0
     for _ in turns:
@@ -332,9 +232,7 @@ def spent(turns):
 
 members, n = run_session({"quick": taking("quick"), "slow": spent})
 say(answers=answers(members))
-""",
-        tmp_path,
-    )
+""")
     assert said["answers"] == {"quick": ["ok", None, 2], "slow": ["ok", None, 2]}
     assert ["quick", "budget"] in told(tmp_path)
 
@@ -357,8 +255,8 @@ except Interrupted as interruption:
     sys.exit(interruption.exit_code)
 """
     with subprocess.Popen(
-        [sys.executable, "-c", PRELUDE + SESSION + script, tmp_path / "told"],
-        cwd=ROOT,
+        [sys.executable, "-c", PRELUDE + script, tmp_path / "told"],
+        cwd=PROJECT,
         env={**os.environ, "TAXMETER_LIFELINE": "stdin"},
         stdin=subprocess.PIPE,
     ) as process:

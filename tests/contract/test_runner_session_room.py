@@ -7,7 +7,7 @@ import pytest
 
 from runners.contract import Interleaving
 from tests.conftest import PROJECT
-from tests.contract.test_runner_session import interpret, told
+from tests.contract.conftest import Interpret, told
 from tests.tasks import environment, records, trial, write_task
 
 CROWDED = """
@@ -22,9 +22,10 @@ sys.exit(run_directory(sys.argv[1]))
 
 
 @pytest.mark.parametrize(("baseline", "left_out"), [("a", "c"), ("b", "c"), ("c", "b")])
-def test_what_has_no_room_has_its_turns_with_the_baseline_alone(tmp_path: Path, baseline: str, left_out: str) -> None:
-    said = interpret(
-        f"""
+def test_what_has_no_room_has_its_turns_with_the_baseline_alone(
+    interpret: Interpret, tmp_path: Path, baseline: str, left_out: str
+) -> None:
+    said = interpret(f"""
 class Small(Room):
     def shortage(self):
         return None if len(kernel.descendants(os.getpid())) < 2 else "no room"
@@ -33,9 +34,7 @@ members = {{name: Member(taking(name), Allowance(30), name == "{baseline}") for 
 n = SessionRun(list(members.values()), Protocol(cycles=5), "a", interrupts, Small(tuple)).run()
 say(answers=answers(members), n=n, out=[m.left_out for m in members.values()],
     pairs={{name: [m.paired, m.first_cycle] for name, m in members.items()}})
-""",
-        tmp_path,
-    )
+""")
     assert said["out"] == [None] * 3
     assert said["pairs"] == {name: ["no room", 5] if name == left_out else [None, 0] for name in "abc"}
     assert said["n"] == 2
@@ -46,9 +45,8 @@ say(answers=answers(members), n=n, out=[m.left_out for m in members.values()],
     assert set(turns[10:]) == {baseline, left_out}
 
 
-def test_what_has_no_room_even_in_a_pair_or_no_baseline_to_pair_with_is_left_out(tmp_path: Path) -> None:
-    said = interpret(
-        """
+def test_what_has_no_room_even_in_a_pair_or_no_baseline_to_pair_with_is_left_out(interpret: Interpret) -> None:
+    said = interpret("""
 class None_(Room):
     def shortage(self):
         return "no room"
@@ -59,9 +57,7 @@ def run(baseline):
     return {name: m.left_out for name, m in members.items()}
 
 say(baseline=run("a"), none=run("z"))
-""",
-        tmp_path,
-    )
+""")
     assert said == {"baseline": {"a": None, "b": "no room"}, "none": {"a": None, "b": "no room"}}
 
 

@@ -1,7 +1,6 @@
 """`python -m runners` on tasks with sessions: what their records say of it."""
 
 import statistics
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,22 +17,14 @@ from runners.contract import (
     LoadGuard,
     Protocol,
     Series,
+    Session,
     Status,
     Stop,
     Trial,
     TrialRecord,
 )
-from tests.conftest import PROJECT
-from tests.tasks import (
-    QUICK,
-    environment,
-    lines,
-    recorded,
-    records,
-    run,
-    trial,
-    write_task,
-)
+from tests.contract.conftest import ran
+from tests.tasks import QUICK, lines, recorded, trial
 
 pytestmark = pytest.mark.slow
 
@@ -51,12 +42,9 @@ def sync(record: TrialRecord) -> Series:
 
 
 def test_a_session_begins_together_and_its_records_stand_at_its_end(tmp_path: Path) -> None:
-    write_task(tmp_path, *pair("synthetic-null"), trial("synthetic-sleep", protocol=TURNS))
-    code, log = run(tmp_path)
-    assert code == 0, log
+    first, twin, other = ran(tmp_path, *pair("synthetic-null"), trial("synthetic-sleep", protocol=TURNS))
     kinds = [type(line) for line in lines(tmp_path)]
     assert kinds == [Environment, Begin, Begin, TrialRecord, TrialRecord, Begin, TrialRecord, End]
-    first, twin, other = records(tmp_path)
     assert (first.trial_id, twin.trial_id) == ("first", "twin")
     assert first.session is not None
     assert other.session is not None
@@ -70,21 +58,18 @@ def test_a_session_begins_together_and_its_records_stand_at_its_end(tmp_path: Pa
 
 
 def test_the_phases_of_a_trial_are_all_of_its_time(tmp_path: Path) -> None:
-    write_task(tmp_path, *pair("synthetic-null"), trial("synthetic-sleep", protocol=TURNS), trial("synthetic-raise"))
-    code, log = run(tmp_path)
-    assert code == 0, log
-    for record in records(tmp_path):
+    found = ran(tmp_path, *pair("synthetic-null"), trial("synthetic-sleep", protocol=TURNS), trial("synthetic-raise"))
+    for record in found:
         phases, whole_s = record.phases, (record.finished_at_ns - record.started_at_ns) / 1e9
         assert phases.total_s == pytest.approx(whole_s, rel=0.02)
         assert phases.process_s
         assert phases.session_s
-    first, twin, sleeping, raising = (record.phases for record in records(tmp_path))
+    first, twin, sleeping, raising = (record.phases for record in found)
     # Two clocks: a busy machine may take one of the processes away between them
     assert first.total_s - first.others_s - first.session_s == pytest.approx(twin.others_s, rel=0.3)
     assert (sleeping.others_s, raising.others_s) == (0.0, 0.0)
-    for phases, record in ((first, records(tmp_path)[0]), (sleeping, records(tmp_path)[2])):
-        [sync_s] = [sum(part.durations_ns) / 1e9 for part in record.series if part.mode == "sync"]
-        assert sync_s <= phases.timed_s
+    for phases, record in ((first, found[0]), (sleeping, found[2])):
+        assert sum(sync(record).durations_ns) / 1e9 <= phases.timed_s
         assert min(phases.verify_s, phases.warmup_s, phases.facts_s, phases.load_s) > 0.0
     assert raising.timed_s is None
 
@@ -93,79 +78,55 @@ def test_a_second_run_of_a_session_has_another_id(tmp_path: Path) -> None:
     found = set()
     for name in "ab":
         (tmp_path / name).mkdir()
-        write_task(tmp_path / name, *pair("synthetic-null"))
-        run(tmp_path / name)
-        found |= {record.session.session_id for record in records(tmp_path / name) if record.session}
+        records = ran(tmp_path / name, *pair("synthetic-null"))
+        found |= {record.session.session_id for record in records if record.session}
     assert len(found) == 2
 
 
 def test_a_slow_call_is_timed_once_in_each_turn_and_its_budget_ends_the_session(tmp_path: Path) -> None:
     # sleeps 50 ms in each call
-    write_task(tmp_path, *pair("synthetic-sleep", replace(TURNS, turn_ms=10, cycles=9, sync_budget_ms=60)))
-    run(tmp_path)
-    for record in records(tmp_path):
+    for record in ran(tmp_path, *pair("synthetic-sleep", replace(TURNS, turn_ms=10, cycles=9, sync_budget_ms=60))):
         assert (sync(record).turns, sync(record).stopped) == ((1, 1, 1), Stop.BUDGET)
         assert statistics.median(sync(record).durations_ns) >= 50_000_000
 
 
-@pytest.mark.parametrize(
-    ("name", "status"), [("turns-wrong", Status.WRONG_OUTPUT), ("crash", Status.CRASHED), ("exit", Status.CRASHED)]
-)
-def test_a_trial_that_fails_in_a_session_has_no_series_of_its_turns(tmp_path: Path, name: str, status: Status) -> None:
-    write_task(tmp_path, *pair("synthetic-" + name))
-    assert run(tmp_path)[0] == 0
-    for record in records(tmp_path):
-        assert record.status is status
-        assert record.session is not None
-        assert "sync" not in [series.mode for series in record.series]
-
-
 def test_the_guards_look_once_around_a_session_and_stand_in_each_of_its_records(tmp_path: Path) -> None:
-    load = LoadGuard(window_ms=50)
-    write_task(tmp_path, *pair("synthetic-null"), guards=replace(NO_GUARDS, load=load))
-    run(tmp_path)
-    first, twin = records(tmp_path)
+    guards = replace(NO_GUARDS, load=LoadGuard(window_ms=50))
+    first, twin = ran(tmp_path, *pair("synthetic-null"), guards=guards)
     assert [result.moment for result in first.guards] == [GuardMoment.BEFORE, GuardMoment.AFTER]
     assert first.guards == twin.guards
     assert first.conditions_before == twin.conditions_before
     assert first.conditions_after == twin.conditions_after
 
 
-WITH_ROOM = """
-import sys
+NO_ROOM = """
 from runners.supervision import trial
-from runners.supervision.supervisor import run_task
 
 class NoRoom(trial.Room):
     def shortage(self):
         return "1 MiB of gpu0 are free, and the largest of its session takes 9 MiB"
 
 trial.Room = NoRoom
-sys.exit(run_task(sys.argv[1]))
 """
 
 
 def test_what_has_no_room_is_measured_alone_and_says_why(tmp_path: Path) -> None:
-    write_task(tmp_path, *pair("synthetic-null"))
-    subprocess.run([sys.executable, "-c", WITH_ROOM, tmp_path], cwd=PROJECT, env=environment(), check=True)
-    first, twin = records(tmp_path)
+    found = recorded(tmp_path, Path(sys.executable), *pair("synthetic-null"), before=NO_ROOM)
+    first, twin = found["first"], found["twin"]
     assert first.session is not None
+    reason = "no room beside the others: 1 MiB of gpu0 are free, and the largest of its session takes 9 MiB"
+    assert first.session == Session(first.session.session_id, Interleaving.TURNS, 1)
     assert twin.session is not None
-    assert (first.session.interleaving, first.session.processes) == (Interleaving.TURNS, 1)
-    assert (twin.session.interleaving, twin.session.processes) == (Interleaving.ALONE, 1)
-    assert twin.session.reason == (
-        "no room beside the others: 1 MiB of gpu0 are free, and the largest of its session takes 9 MiB"
-    )
+    assert twin.session == Session(twin.session.session_id, Interleaving.ALONE, 1, reason)
     assert first.session.session_id != twin.session.session_id
     assert [(record.status, len(sync(record).turns)) for record in (first, twin)] == [(Status.OK, 4)] * 2
 
 
 OUT_OF_MEMORY = """
-import os, sys
+import os
 from runners.contract import Status
 from runners.protocol.answer import Answer
 from runners.supervision import kernel, trial
-from runners.supervision.supervisor import run_task
 
 def measure(spec, cached, turns):
     for _ in turns:
@@ -174,16 +135,13 @@ def measure(spec, cached, turns):
     return Answer(Status.OK)
 
 trial.measure = measure
-sys.exit(run_task(sys.argv[1]))
 """
 
 
 def test_what_runs_out_of_memory_beside_others_is_measured_again_alone(tmp_path: Path) -> None:
-    write_task(tmp_path, *pair("synthetic-null"))
-    subprocess.run([sys.executable, "-c", OUT_OF_MEMORY, tmp_path], cwd=PROJECT, env=environment(), check=True)
-    found = [(record.status, record.session) for record in records(tmp_path)]
-    assert [status for status, _ in found] == [Status.OK] * 2
-    assert sorted((session.processes, session.reason or "") for _, session in found if session) == [
+    found = recorded(tmp_path, Path(sys.executable), *pair("synthetic-null"), before=OUT_OF_MEMORY).values()
+    assert [record.status for record in found] == [Status.OK] * 2
+    assert sorted((record.session.processes, record.session.reason or "") for record in found if record.session) == [
         (1, "out of memory while 2 processes were alive"),
         (2, ""),
     ]
@@ -263,23 +221,18 @@ def test_what_a_trial_does_to_its_process_changes_neither_its_neighbour_nor_the_
 
 
 def test_a_trial_that_is_to_be_alone_says_why(tmp_path: Path) -> None:
-    write_task(tmp_path, *[replace(each, attempt=3, alone=True) for each in pair("synthetic-null")])
-    run(tmp_path)
-    sessions = [record.session for record in records(tmp_path) if record.session]
+    found = ran(tmp_path, *[replace(each, attempt=3, alone=True) for each in pair("synthetic-null")])
+    sessions = [record.session for record in found if record.session]
     assert [session.reason for session in sessions] == ["it or another one of its session ended earlier starts"] * 2
     assert [type(line) for line in lines(tmp_path)][1:3] == [Begin, TrialRecord]
 
 
 def test_the_papers_procedure_is_in_no_session(tmp_path: Path) -> None:
-    write_task(tmp_path, *pair("synthetic-null", Protocol(procedure="legacy", legacy_passes=5)))
-    run(tmp_path)
-    for record in records(tmp_path):
+    for record in ran(tmp_path, *pair("synthetic-null", Protocol(procedure="legacy", legacy_passes=5))):
         assert (record.status, record.session) == (Status.OK, None)
         assert [series.mode for series in record.series] == ["warmup", "legacy"]
 
 
 def test_back_to_back_calls_are_timed_only_if_they_are_asked_for(tmp_path: Path) -> None:
-    write_task(tmp_path, trial("synthetic-null", protocol=replace(TURNS, pipelined_budget_ms=0)))
-    run(tmp_path)
-    [record] = records(tmp_path)
+    [record] = ran(tmp_path, trial("synthetic-null", protocol=replace(TURNS, pipelined_budget_ms=0)))
     assert [series.mode for series in record.series] == ["warmup", "sync"]

@@ -4,17 +4,19 @@ import resource
 import signal
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from runners.contract import EXIT_CANNOT_RECORD, Begin, End, Environment, Line, Status, Trial, TrialRecord, WorkloadSpec
+from runners.contract import EXIT_CANNOT_RECORD, Begin, End, Environment, Line, Status, Trial, TrialRecord
+from tests.contract.conftest import ran
 from tests.tasks import (
     ENDLESS,
     QUICK,
     gone,
     lines,
+    named,
     recorded,
     records,
     run,
@@ -24,56 +26,43 @@ from tests.tasks import (
     write_task,
 )
 
-
-@dataclass(frozen=True)
-class Fault:
-    """What a trial that fails leaves in its record."""
-
-    status: Status
-    reason: str
-    code: int | None
-
-
 FAULTS = {
-    "crash": Fault(Status.CRASHED, "killed by SIGSEGV", -signal.SIGSEGV),
-    "exit": Fault(Status.CRASHED, "exited with code 173", 173),
-    "raise": Fault(Status.CRASHED, "ValueError: this workload raises on purpose", 70),
-    "garbage": Fault(Status.CRASHED, "unreadable", 0),
-    "print": Fault(Status.CRASHED, "printed more than 64 MiB", -signal.SIGKILL),
-    "wrong": Fault(Status.WRONG_OUTPUT, "before timing: input 0, output 0: relative_l2", 0),
-    "unsupported": Fault(Status.UNSUPPORTED, "unsupported on purpose", 0),
+    "crash": (Status.CRASHED, "killed by SIGSEGV", -signal.SIGSEGV),
+    "exit": (Status.CRASHED, "exited with code 173", 173),
+    "raise": (Status.CRASHED, "ValueError: this workload raises on purpose", 70),
+    "garbage": (Status.CRASHED, "unreadable", 0),
+    "print": (Status.CRASHED, "printed more than 64 MiB", -signal.SIGKILL),
+    "wrong": (Status.WRONG_OUTPUT, "before timing: input 0, output 0: relative_l2", 0),
+    "unsupported": (Status.UNSUPPORTED, "unsupported on purpose", 0),
     # it ignores the request to end
-    "hang": Fault(Status.TIMEOUT, "", -signal.SIGKILL),
-    "bart": Fault(Status.UNSUPPORTED, "workload bart is unknown; known: bert-base", None),
-    "iree": Fault(Status.UNSUPPORTED, "backend iree is unknown; known: eager", None),
+    "hang": (Status.TIMEOUT, "", -signal.SIGKILL),
+    "bart": (Status.UNSUPPORTED, "workload bart is unknown; known: bert-base", None),
+    "iree": (Status.UNSUPPORTED, "backend iree is unknown; known: eager", None),
     # The development environment has no torch
-    "torch": Fault(Status.UNSUPPORTED, "the environment lacks the module torch", 0),
-    "threads": Fault(Status.UNSUPPORTED, "4096 threads on the ", None),
+    "torch": (Status.UNSUPPORTED, "the environment lacks the module torch", 0),
+    "threads": (Status.UNSUPPORTED, "4096 threads on the ", None),
 }
-
-
-def faulty(name: str) -> Trial:
-    if name in ("bart", "iree", "torch"):
-        asked = {"bart": trial("bart"), "iree": trial("tiny-bert", "iree"), "torch": trial("tiny-bert", "eager")}[name]
-    elif name == "threads":
-        asked = trial("synthetic-null")
-        asked = replace(asked, spec=replace(asked.spec, threads=4096))
-    else:
-        asked = trial(f"synthetic-{name}", timeout_s=3 if name == "hang" else 30)
-    return replace(asked, trial_id=name)
+"""Status, reason and exit code that a trial which fails leaves in its record."""
+NULL = trial("synthetic-null")
+OWN = {
+    "bart": trial("bart"),
+    "iree": trial("tiny-bert", "iree"),
+    "torch": trial("tiny-bert", "eager"),
+    "threads": replace(NULL, spec=replace(NULL.spec, threads=4096)),
+    "hang": trial("synthetic-hang", timeout_s=3),
+}
+"""Those that are not of the workload with their name."""
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
     """The lines of a task with all faults, and a good trial after each."""
     directory = tmp_path_factory.mktemp("faults")
-    good = [
-        replace(trial("synthetic-null", batch=number), trial_id=f"after-{name}")
-        for number, name in enumerate(FAULTS, 1)
-    ]
-    write_task(directory, *(one for pair in zip(map(faulty, FAULTS), good, strict=True) for one in pair))
-    code, log = run(directory)
-    assert code == 0, log
+    trials: dict[str, Trial] = {}
+    for number, name in enumerate(FAULTS, 1):
+        trials[name] = OWN.get(name) or trial(f"synthetic-{name}")
+        trials[f"after-{name}"] = trial("synthetic-null", batch=number)
+    ran(directory, *named(trials))
     return lines(directory)
 
 
@@ -107,12 +96,6 @@ def test_a_good_record_is_complete(measured: list[Line]) -> None:
     assert record.started_at_ns < record.finished_at_ns
 
 
-def test_a_reference_is_computed_once_for_all_tasks_that_share_a_cache(tmp_path: Path) -> None:
-    write_task(tmp_path, trial("synthetic-null"), replace(trial("synthetic-null"), trial_id="twin", replicate=1))
-    run(tmp_path)
-    assert [record.phases.reference_s is None for record in records(tmp_path)] == [False, True]
-
-
 def test_a_later_task_takes_what_an_earlier_one_made_unless_it_was_changed(tmp_path: Path) -> None:
     seen = []
     for task in ("first", "second", "third"):
@@ -132,17 +115,15 @@ def test_a_later_task_takes_what_an_earlier_one_made_unless_it_was_changed(tmp_p
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_costs_its_own_trial_only(measured: list[Line], name: str) -> None:
     of_trials = {line.trial_id: line for line in measured if isinstance(line, TrialRecord)}
-    record, expected = of_trials[name], FAULTS[name]
-    assert (record.status, record.exit_code) == (expected.status, expected.code)
-    assert expected.reason in (record.reason or "")
+    record, (status, reason, code) = of_trials[name], FAULTS[name]
+    assert (record.status, record.exit_code) == (status, code)
+    assert reason in (record.reason or "")
     assert "sync" not in [series.mode for series in record.series]
     assert of_trials[f"after-{name}"].status is Status.OK
 
 
 def test_a_timeout_shows_where_the_trial_was(tmp_path: Path) -> None:
-    write_task(tmp_path, trial("synthetic-sleep", timeout_s=2, protocol=ENDLESS))
-    run(tmp_path)
-    (record,) = records(tmp_path)
+    [record] = ran(tmp_path, trial("synthetic-sleep", timeout_s=2, protocol=ENDLESS))
     assert record.status is Status.TIMEOUT
     # between two of its calls of 50 ms each it is in the loop around them
     assert any(file in record.log_tail for file in ("synthetic.py", "timing.py"))
@@ -157,27 +138,21 @@ def test_a_task_of_another_kind_is_refused(tmp_path: Path, document: str) -> Non
     assert not (tmp_path / "records.jsonl").exists()
 
 
-@pytest.mark.parametrize(("number", "expected"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_ends_everything_without_a_record(tmp_path: Path, number: int, expected: int) -> None:
-    write_task(tmp_path, trial("synthetic-sleep", protocol=ENDLESS))
-    with start(tmp_path) as process:
-        wait_for_begin(tmp_path)
-        child = only_child(process.pid)
-        process.send_signal(number)
-        assert process.wait(20) == expected
-    assert gone(child)
-    assert records(tmp_path) == []
-
-
-def test_the_end_of_the_orchestrator_ends_the_runner(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (None, 75)])
+def test_a_signal_and_the_end_of_the_orchestrator_end_everything_without_a_record(
+    tmp_path: Path, number: signal.Signals | None, expected: int
+) -> None:
     write_task(tmp_path, trial("synthetic-sleep", protocol=ENDLESS))
     with start(tmp_path, TAXMETER_LIFELINE="stdin") as process:
         assert process.stdin is not None
         wait_for_begin(tmp_path)
         child = only_child(process.pid)
-        process.stdin.write(b"still here")
-        process.stdin.close()
-        assert process.wait(20) == 75
+        if number is None:
+            process.stdin.write(b"still here")
+            process.stdin.close()
+        else:
+            process.send_signal(number)
+        assert process.wait(20) == expected
     assert gone(child)
     assert records(tmp_path) == []
 
@@ -194,38 +169,30 @@ def only_child(pid: int) -> int:
 @pytest.mark.environment
 def test_backends_agree_with_the_reference(tmp_path: Path, cpu_python: Path) -> None:
     backends = ("eager", "torchscript", "onnxruntime", "onnxruntime")
-    trials = [trial("tiny-bert", backend, timeout_s=100) for backend in backends]
-    write_task(tmp_path, *[replace(one, trial_id=f"t{i}") for i, one in enumerate(trials)])
-    code, log = run(tmp_path, cpu_python)
-    assert code == 0, log
-    assert [(r.status, r.reason) for r in records(tmp_path)] == [(Status.OK, None)] * 4
-    assert [r.phases.reference_s is None for r in records(tmp_path)] == [False, True, True, True]
+    trials = {f"t{i}": trial("tiny-bert", backend, timeout_s=100) for i, backend in enumerate(backends)}
+    found = ran(tmp_path, *named(trials), python=cpu_python)
+    assert [(record.status, record.reason) for record in found] == [(Status.OK, None)] * 4
+    assert [record.phases.reference_s is None for record in found] == [False, True, True, True]
     # All of a session are prepared before the first of them is measured
-    assert [r.phases.artifact_cache for r in records(tmp_path)] == [None, None, "miss", "hit"]
-    assert {r.facts["parameters"] for r in records(tmp_path)} == {169664}
-    assert records(tmp_path)[3].facts["onnx_provider"] == "CPUExecutionProvider"
-    assert records(tmp_path)[0].facts["attn_implementation"] == "sdpa"
-    sessions = [record.session for record in records(tmp_path)]
-    assert sessions == [sessions[0]] * 4
-    assert sessions[0] is not None
-    assert sessions[0].processes == 4
-    [turns] = {len(record.series[1].turns) for record in records(tmp_path)}
+    assert [record.phases.artifact_cache for record in found] == [None, None, "miss", "hit"]
+    assert {record.facts["parameters"] for record in found} == {169664}
+    assert found[3].facts["onnx_provider"] == "CPUExecutionProvider"
+    assert found[0].facts["attn_implementation"] == "sdpa"
+    assert found[0].session is not None
+    assert [record.session for record in found] == [found[0].session] * 4
+    assert found[0].session.processes == 4
+    [turns] = {len(record.series[1].turns) for record in found}
     assert QUICK.min_cycles <= turns <= QUICK.cycles
 
 
 @pytest.mark.environment
 def test_batches_of_a_task_share_the_reference_of_the_largest(tmp_path: Path, cpu_python: Path) -> None:
-    trials = [
-        replace(one, spec=replace(one.spec, workload=WorkloadSpec("tiny-bert", batch, sequence_length=16)))
-        for batch in (1, 4, 2)
-        for one in (trial("tiny-bert", "eager", timeout_s=100), trial("tiny-bert", "onnxruntime", timeout_s=100))
-    ]
-    write_task(tmp_path, *[replace(one, trial_id=f"t{i}") for i, one in enumerate(trials)])
-    code, log = run(tmp_path, cpu_python)
-    assert code == 0, log
-    assert [(r.status, r.reason) for r in records(tmp_path)] == [(Status.OK, None)] * 6
-    assert [r.phases.reference_s is None for r in records(tmp_path)] == [False] + [True] * 5
-    assert [r.phases.artifact_cache for r in records(tmp_path)][1::2] == ["miss", "hit", "hit"]
+    backends = [(batch, backend) for batch in (1, 4, 2) for backend in ("eager", "onnxruntime")]
+    trials = {str(each): trial("tiny-bert", each[1], timeout_s=100, batch=each[0]) for each in backends}
+    found = ran(tmp_path, *named(trials), python=cpu_python)
+    assert [(record.status, record.reason) for record in found] == [(Status.OK, None)] * 6
+    assert [record.phases.reference_s is None for record in found] == [False] + [True] * 5
+    assert [record.phases.artifact_cache for record in found][1::2] == ["miss", "hit", "hit"]
 
 
 def test_a_disk_that_takes_no_record_is_no_fault_of_the_trial(tmp_path: Path) -> None:

@@ -33,12 +33,12 @@ Export = Callable[..., Path]
 def export(tmp_path: Path, in_project: Path) -> Export:
     """Exports a sweep of synthetic workloads, two rounds if not told otherwise."""
 
-    def make(*workloads: str, batch: tuple[int, ...] = (1,), rounds: int = 2, threads: int = 1) -> Path:
+    def make(*workloads: str, batch: tuple[int, ...] = (1,), rounds: int = 2) -> Path:
         path = tmp_path / "sweep.yaml"
         listed = ", ".join(f"{{name: synthetic-{name}, batch: {list(batch)}}}" for name in workloads)
         path.write_text(
             f"version: 1\nname: small\nenvironments: [cpu]\nworkloads: [{listed}]\nbackends: [python]\n"
-            f"threads: [{threads}]\nrounds: {rounds}\ntimeout_s: 60\nprotocol: {PROTOCOL}\n"
+            f"threads: [1]\nrounds: {rounds}\ntimeout_s: 60\nprotocol: {PROTOCOL}\n"
         )
         output = tmp_path / "a directory with spaces"
         assert run(["task", "export", str(path), "--output", str(output)]) == ExitCode.OK
@@ -52,12 +52,12 @@ def environment(**changes: str) -> dict[str, str]:
     return {**kept, "PYTHON": sys.executable, **changes}
 
 
-def start(output: Path, *tasks: str) -> "subprocess.Popen[str]":
+def start(output: Path, *tasks: str, **changes: str) -> "subprocess.Popen[str]":
     """Starts the script as a person does: from somewhere else, in a process group of its own."""
     return subprocess.Popen(
         [output / "run.sh", *tasks],
         cwd=output.parent,
-        env=environment(),
+        env=environment(**changes),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -66,8 +66,8 @@ def start(output: Path, *tasks: str) -> "subprocess.Popen[str]":
     )
 
 
-def measure(output: Path, *tasks: str) -> tuple[int, str]:
-    with start(output, *tasks) as process:
+def measure(output: Path, *tasks: str, **changes: str) -> tuple[int, str]:
+    with start(output, *tasks, **changes) as process:
         told, _ = process.communicate(timeout=120)
     return process.returncode, told
 
@@ -209,27 +209,9 @@ def test_a_killed_runner_costs_its_trial_and_the_other_tasks_go_on(export: Expor
     }
 
 
-def test_more_threads_than_the_machine_has_cores_are_unsupported(export: Export) -> None:
-    output = export("null", rounds=1, threads=4000)
-    assert measure(output)[0] == 1
-    [one] = records(output / "tasks" / "r1-cpu")
-    assert one.status.value == "unsupported"
-    assert "4000 threads" in (one.reason or "")
-
-
 def test_a_wrong_python_is_told_for_each_task(export: Export) -> None:
-    output = export("null")
-    done = subprocess.run(
-        [output / "run.sh"],
-        cwd=output.parent,
-        env=environment(PYTHON="/nonexistent/python"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert done.stdout.count("/nonexistent/python is no Python 3.8 or later") == 2
+    code, told = measure(export("null"), PYTHON="/nonexistent/python")
+    assert (code, told.count("/nonexistent/python is no Python 3.8 or later")) == (1, 2)
 
 
 def test_a_task_goes_on_without_the_script_too(export: Export) -> None:
@@ -257,7 +239,10 @@ def test_two_runners_do_not_share_a_task(
 ) -> None:
     task = export("null", rounds=1) / "tasks" / "r1-cpu"
     monkeypatch.setattr(runners.supervision.start, "_PATIENCE_S", 0.1)
-    script = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print('locked', flush=True); sys.stdin.read()"
+    script = (
+        "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX);"
+        "print('locked', flush=True); sys.stdin.read()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", script, task / "lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:

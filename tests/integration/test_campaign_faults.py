@@ -2,22 +2,30 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orchestrator.campaign import Notice, TrialBegun
+from orchestrator.campaign import CampaignPlanned, Notice, TrialBegun
 from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, HostPhase, Request, RequestKind
 from orchestrator.campaign.progress import CampaignProgress, TrialRecorded
+from orchestrator.errors import InfrastructureError
 from orchestrator.execution import FakeSettings
 from orchestrator.scheduling import run_on_host
+from orchestrator.scheduling.host_calls import remove_directories
+from tests.results import known
 from tests.scripted_campaign import BOUND_S, PATIENT, Frozen, Lab, ready, sweep
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path)
+
+
+def state_of(lab: Lab) -> CampaignProgressState:
+    return known(lab.control.state())
 
 
 def freeze(scheduler: Frozen) -> None:
@@ -79,8 +87,7 @@ def test_a_host_that_stays_away_is_given_up_and_a_resume_measures_the_rest(
     second = [("h1", "infrastructure_error", 2)] * second_attempts
     assert lab.rows() == [*[VICTIM] * 4, *second, *[("h2", "ok", 1)] * 4]
     assert "h1 is given up: it did not come back within 2 s" in lab.notices()
-    state = lab.control.state()
-    assert state is not None
+    state = state_of(lab)
     assert (state.phase, state.done, state.left, state.failed) == (CampaignPhase.ENDED, 8, 0, 4)
     assert {host.name: host.phase for host in state.hosts} == {"h1": HostPhase.GIVEN_UP, "h2": HostPhase.DONE}
     assert lab.run(sweep(), Frozen(), hosts) == campaign
@@ -107,6 +114,36 @@ def test_a_resumed_campaign_does_not_wait_for_the_answer_of_a_host_that_is_not_t
     lab.run(sweep(), scheduler, hosts, faults=PATIENT)
     assert set(asked) == {"h2"}, "what waits there is delivered; h1 delivers when it is back"
     assert lab.rows() == [("h1", "ok", 1)] * 4 + [("h2", "ok", 1)] * 4
+
+
+class Unwilling(Frozen):
+    """Of its hosts h2 removes nothing."""
+
+    def stream(self, question: Any, host: str, asked: Any) -> Any:
+        return super().stream(refuse if question is remove_directories and host == "h2" else question, host, asked)
+
+
+def refuse(asked: Any) -> Iterator[str]:
+    yield from ()
+    raise InfrastructureError("its disk is stuck")
+
+
+def away() -> Frozen:
+    scheduler = Frozen()
+    scheduler.absent, scheduler.absent_until = {"h2": "no node serves it"}, lambda: False
+    return scheduler
+
+
+@pytest.mark.parametrize("scheduler", [Unwilling(), away()], ids=["unwilling", "away"])
+def test_a_host_that_was_not_cleared_at_the_end_is_known_here(lab: Lab, scheduler: Frozen) -> None:
+    def leave(progress: CampaignProgress) -> None:
+        if isinstance(progress, CampaignPlanned):
+            for name in ("h1", "h2"):
+                (lab.files.root / name / "campaigns" / progress.campaign_id / "code").mkdir(parents=True)
+
+    campaign = lab.run(sweep(), scheduler, [ready(name, lab.files.root / name) for name in ("h1", "h2")], leave)
+    assert (lab.files.root / "h2" / "campaigns" / campaign).exists()
+    assert lab.files.campaign(campaign).exists(), "who else would know of it?"
 
 
 def test_a_row_that_comes_late_is_stored_once(lab: Lab) -> None:
@@ -138,12 +175,8 @@ def test_a_drained_host_ends_what_runs_and_starts_nothing(lab: Lab) -> None:
     assert lab.rows() == [*[("h1", "ok", 1)] * 2, *[("h2", "ok", 1)] * 6]
     assert "h9 was to be drained, but takes no part in this campaign" in lab.notices()
     assert "4 trials of h1 are left: it was drained" in lab.notices()
-    state = lab.control.state()
-    assert state is not None
-    assert [(host.phase, host.done, host.left) for host in state.hosts] == [
-        (HostPhase.DRAINED, 2, 4),
-        (HostPhase.DONE, 6, 0),
-    ]
+    ends = [(host.phase, host.done, host.left) for host in state_of(lab).hosts]
+    assert ends == [(HostPhase.DRAINED, 2, 4), (HostPhase.DONE, 6, 0)]
     assert lab.run(sweep(rounds=3), Frozen(), hosts) == campaign
     assert lab.rows().count(("h1", "ok", 1)) == 6
 
@@ -174,9 +207,7 @@ def test_a_stop_is_an_interrupt(lab: Lab) -> None:
         lab.run(sweep(rounds=5), Frozen(), [ready("h1")], stop)
     assert 0 < len(lab.rows()) < 10
     assert not lab.control.is_alive()
-    state = lab.control.state()
-    assert state is not None
-    assert state.phase is CampaignPhase.ENDED
+    assert state_of(lab).phase is CampaignPhase.ENDED
     lab.run(sweep(rounds=5), Frozen(), [ready("h1")])
     assert lab.rows() == [("h1", "ok", 1)] * 10
 

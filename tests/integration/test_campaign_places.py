@@ -17,7 +17,7 @@ from orchestrator.environments import Catalogue, lock_sha256
 from orchestrator.errors import ConfigurationError, NoUsableHostError
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from runners.contract import METHOD_VERSION, Status
-from tests.conftest import PROJECT
+from tests.conftest import PROJECT, Patch
 from tests.scripted_campaign import STORED as PIN
 from tests.scripted_campaign import Stored, sweep
 
@@ -105,11 +105,7 @@ def test_what_infrastructure_failed_waits(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "other",
-    [
-        replace(H1, environments={"cpu": replace(PIN, lock_sha256="another")}),
-        replace(H1, cores=(0, 1, 2)),
-    ],
+    "other", [replace(H1, environments={"cpu": replace(PIN, lock_sha256="another")}), replace(H1, cores=(0, 1, 2))]
 )
 def test_a_host_that_would_do_something_else_begins_anew(bench: Bench, other: PlanningHost) -> None:
     bench.measure(bench.begin(SWEEP, H1, H2), {"h1": 1})
@@ -163,11 +159,7 @@ REBUILT = replace(IMAGE, image_id="sha256:" + "2" * 64, image_layers=("a",), ima
             replace(H1, environments={"cpu": replace(PIN, isolation=Isolation.DOCKER, image_id="sha256:1")}),
             "h1: environment cpu: isolation: expected process, found docker (for a test)",
         ),
-        (
-            IMAGE,
-            replace(H1, environments={"cpu": REBUILT}),
-            "image: expected 111111111111, found 222222222222",
-        ),
+        (IMAGE, replace(H1, environments={"cpu": REBUILT}), "image: expected 111111111111, found 222222222222"),
     ],
 )
 def test_what_is_not_as_it_was_is_named(bench: Bench, pin: EnvironmentPin, other: PlanningHost, named: str) -> None:
@@ -183,9 +175,7 @@ def test_what_is_not_as_it_was_is_named(bench: Bench, pin: EnvironmentPin, other
     assert "taxmeter sweep run --resume never" in text
 
 
-def test_each_difference_is_named_also_of_the_method_and_of_the_space(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_difference_is_named_also_of_the_method_and_of_the_space(bench: Bench, monkeypatch: Patch) -> None:
     first = bench.begin(SWEEP, H1)
     bench.measure(first, {"h1": 1})
     monkeypatch.setattr("orchestrator.campaign.pinned.METHOD_VERSION", 99)

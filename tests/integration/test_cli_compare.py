@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,10 +15,14 @@ from orchestrator.analysis.comparison import COLUMNS
 from orchestrator.errors import ExitCode
 from orchestrator.store import Row
 from tests.comparing import NEW, OLD, measured, rounds, store_of, system_of
-from tests.results import taxmeter
+from tests.conftest import Captured, Patch
+from tests.results import refused, taxmeter, told
 
 TIMES = [0.100, 0.101, 0.099, 0.1005, 0.0995]
-AXES = ["--rows", "workload,batch", "--cols", "backend", "--baseline", "backend=eager"]
+COMPARE = ["compare", "--rows", "workload,batch", "--cols", "backend", "--baseline", "backend=eager"]
+NEWEST = [*COMPARE, "--where", "campaign=newest"]
+GATE = ["gate", "--baseline", "campaign=previous"]
+DRIVERS = [system_of("s1", gpu_driver_version="535.54"), system_of("s2", gpu_driver_version="550.90")]
 
 
 def scaled(factor: float) -> list[float]:
@@ -41,15 +46,17 @@ def rows_of(campaign: str, factor: float = 1.0, **more: object) -> list[Row]:
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """Two campaigns, of which the second has another driver and an eager that is a fifth slower."""
-    systems = [system_of("s1", gpu_driver_version="535.54"), system_of("s2", gpu_driver_version="550.90")]
+    return two_campaigns(tmp_path / "results", DRIVERS)
+
+
+def two_campaigns(place: Path, systems: Sequence[Row]) -> Path:
     rows = [*rows_of(OLD, system_id="s1"), *rows_of(NEW, 1.2, system_id="s2")]
-    store_of(tmp_path / "results", *rows, systems=systems)
-    return tmp_path / "results"
+    store_of(place, *rows, systems=systems)
+    return place
 
 
-def test_a_table_for_people(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert taxmeter("compare", *AXES, "--where", "campaign=newest", "--results", place) == ExitCode.OK
-    shown = capsys.readouterr().out
+def test_a_table_for_people(place: Path, capsys: Captured) -> None:
+    shown = told(capsys, *NEWEST, "--results", place)
     for text in (
         "latency_sync: one call at a time, median. Median over processes [95 % interval].",
         "x: how many times better than backend=eager, above 1 is better [95 % interval, paired by round].",
@@ -62,20 +69,16 @@ def test_a_table_for_people(place: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("columns", [80, 200])
-def test_it_fits_the_terminal(
-    place: Path, capsys: pytest.CaptureFixture[str], columns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("orchestrator.cli.compare.wide_console", lambda: _console(columns))
-    assert taxmeter("compare", *AXES, "--where", "campaign=newest", "--results", place) == ExitCode.OK
-    lines = capsys.readouterr().out.splitlines()
+def test_it_fits_the_terminal(place: Path, capsys: Captured, columns: int, monkeypatch: Patch) -> None:
+    monkeypatch.setattr("orchestrator.cli.compare.wide_console", lambda: Console(width=columns))
+    lines = told(capsys, *NEWEST, "--results", place).splitlines()
     assert max(map(len, lines)) <= columns
     assert any("onnxruntime" in line for line in lines)
     assert not any("…" in line for line in lines)
 
 
-def test_two_sides_for_people(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert taxmeter("compare", "campaign=previous", "campaign=newest", "--results", place) == ExitCode.OK
-    shown = capsys.readouterr().out
+def test_two_sides_for_people(place: Path, capsys: Captured) -> None:
+    shown = told(capsys, "compare", "campaign=previous", "campaign=newest", "--results", place)
     for text in (
         f"campaign=newest: campaign {NEW}, host lab1", "unpaired: no shared rounds", "x0.83 [", "slower", "equivalent",
         "What else differs, campaign left out", "gpu_driver_version: 535.54 → 550.90", "judged together (Holm)",
@@ -91,41 +94,30 @@ def test_two_sides_for_people(place: Path, capsys: pytest.CaptureFixture[str]) -
         ("--pool=system", "POOLED on request over different system"),
     ],
 )
-def test_what_is_left_out_or_pooled_is_said(
-    place: Path, capsys: pytest.CaptureFixture[str], option: str, said: str
-) -> None:
-    sides = ["--baseline", "campaign=previous", "--candidate", "campaign=newest"]
-    for command in (["compare", *AXES, "--where", "campaign=newest"], ["gate", *sides]):
+def test_what_is_left_out_or_pooled_is_said(place: Path, capsys: Captured, option: str, said: str) -> None:
+    for command in (NEWEST, [*GATE, "--candidate", "campaign=newest"]):
         assert taxmeter(*command, option, "--results", place) in (ExitCode.OK, ExitCode.TRIALS_FAILED)
         assert said in " ".join(capsys.readouterr().out.split())
 
 
-def test_what_explains_a_difference_most_often_is_never_cut_off(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    many = {f"aspect_{number:02}": number for number in range(20)}
-    other = {name: value + 1 for name, value in many.items()}
+def test_what_explains_a_difference_most_often_is_never_cut_off(tmp_path: Path, capsys: Captured) -> None:
+    many = [{f"aspect_{number:02}": number + more for number in range(20)} for more in (0, 1)]
     systems = [
-        system_of("s1", gpu_driver_version="535.54", **many),
-        system_of("s2", gpu_driver_version="550.90", **other),
+        system_of(name, gpu_driver_version=driver, **aspects)
+        for name, driver, aspects in zip(("s1", "s2"), ("535.54", "550.90"), many, strict=True)
     ]
-    rows = [*rows_of(OLD, system_id="s1"), *rows_of(NEW, 1.2, system_id="s2")]
-    store_of(tmp_path / "results", *rows, systems=systems)
+    place = two_campaigns(tmp_path / "results", systems)
     sides = ["campaign=previous", "campaign=newest", "--match", "workload,batch,backend"]
-    assert taxmeter("compare", *sides, "--results", tmp_path / "results") == ExitCode.OK
-    fields = capsys.readouterr().out.partition("What else differs")[2].splitlines()[2:]
+    shown = told(capsys, "compare", *sides, "--results", place)
+    fields = shown.partition("What else differs")[2].splitlines()[2:]
     assert fields[0].strip() == "gpu_driver_version: 535.54 → 550.90"
     assert "and 9 more, which --format csv, json and parquet have" in " ".join(fields)
 
 
-def test_rows_for_programs_have_the_same_columns_in_every_format(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    question = ["compare", *AXES, "--where", "campaign=newest", "--results", place]
-    assert taxmeter(*question, "--format", "csv") == ExitCode.OK
-    as_csv = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert taxmeter(*question, "--format", "json") == ExitCode.OK
-    as_json = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+def test_rows_for_programs_have_the_same_columns_in_every_format(place: Path, tmp_path: Path, capsys: Captured) -> None:
+    question = [*NEWEST, "--results", place]
+    as_csv = list(csv.DictReader(io.StringIO(told(capsys, *question, "--format", "csv"))))
+    as_json = [json.loads(line) for line in told(capsys, *question, "--format", "json").splitlines()]
     assert taxmeter(*question, "--output", tmp_path / "rows.parquet") == ExitCode.OK
     table = pq.read_table(tmp_path / "rows.parquet")
     assert table.schema.names == COLUMNS.names == list(as_csv[0]) == list(as_json[0])
@@ -137,23 +129,19 @@ def test_rows_for_programs_have_the_same_columns_in_every_format(
     assert fast["ratio"] == pytest.approx(3)
     assert (fast["verdict"], fast["pairing"], fast["pairs"]) == ("faster", "rounds", 5)
     assert (fast["unit"], fast["better"], fast["processes"], fast["samples"]) == ("s", "lower", 5, 15)
-    assert (fast["baseline"], fast["campaigns"], fast["workload"]) == (
-        "workload=bert_base batch=1 backend=eager",
-        NEW,
-        "bert_base",
-    )
+    expected = ("workload=bert_base batch=1 backend=eager", NEW, "bert_base")
+    assert (fast["baseline"], fast["campaigns"], fast["workload"]) == expected
     assert (rows[1, "tensorrt"]["status"], rows[1, "tensorrt"]["reason"]) == ("unsupported:3", "no TensorRT here")
     assert [float(row["ratio"]) for row in as_csv if row["ratio"]] == pytest.approx([3])
     assert [row["ratio"] for row in as_json if row["ratio"]] == pytest.approx([3])
 
 
-def test_a_file_that_is_there_is_kept(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_there_is_kept(place: Path, tmp_path: Path, capsys: Captured) -> None:
     target = tmp_path / "rows.csv"
     target.write_text("mine")
-    question = ["compare", *AXES, "--where", "campaign=newest", "--results", place, "--output", target]
-    assert taxmeter(*question) == ExitCode.USAGE
+    question = [*NEWEST, "--results", place, "--output", target]
+    assert "--force" in refused(capsys, *question)
     assert target.read_text() == "mine"
-    assert "--force" in capsys.readouterr().err
     assert taxmeter(*question, "--force") == ExitCode.OK
     assert target.read_text().startswith("gpu,cpu,")
 
@@ -175,38 +163,21 @@ def test_a_file_that_is_there_is_kept(place: Path, tmp_path: Path, capsys: pytes
         (["--rows", "workload", "--format", "parquet"], "Parquet cannot be printed"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_one_line(
-    place: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
-    assert taxmeter("compare", *arguments, "--results", place) == ExitCode.USAGE
-    captured = capsys.readouterr()
-    assert message in captured.err
-    assert (captured.out, len(captured.err.splitlines())) == ("", 1)
+def test_what_is_wrong_is_one_line(place: Path, capsys: Captured, arguments: list[str], message: str) -> None:
+    assert message in refused(capsys, "compare", *arguments, "--results", place)
 
 
-def test_a_store_without_trials_has_nothing_to_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_store_without_trials_has_nothing_to_compare(tmp_path: Path, capsys: Captured) -> None:
     store_of(tmp_path / "results")
-    assert taxmeter("compare", "--rows", "gpu", "--results", tmp_path / "results") == ExitCode.USAGE
-    assert "there is nothing to compare: the store has no trial" in capsys.readouterr().err
+    said = refused(capsys, "compare", "--rows", "gpu", "--results", tmp_path / "results")
+    assert "there is nothing to compare: the store has no trial" in said
 
 
-def test_verdicts_are_over_the_processes_behind_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place = tmp_path / "results"
-    alone = rounds(TIMES, batch=64, backend="openvino")
-    store_of(place, *rounds(TIMES), *rounds(scaled(0.4), backend="onnxruntime"), *alone)
-    assert taxmeter("compare", *AXES, "--results", place) == ExitCode.OK
-    assert "Verdicts: 1 faster, over 10 processes, 30 samples." in capsys.readouterr().out
-
-
-def test_the_gate_fails_and_says_why_in_three_forms(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_gate_fails_and_says_why_in_three_forms(place: Path, tmp_path: Path, capsys: Captured) -> None:
     junit, markdown = tmp_path / "gate.xml", tmp_path / "summary.md"
     markdown.write_text("# Before\n")
     files = ["--junit", junit, "--markdown", markdown]
-    code = taxmeter("gate", "--baseline", "campaign=previous", "--max-slowdown", "5%", *files, "--results", place)
-    assert code == 1
-    shown = capsys.readouterr().out
+    shown = told(capsys, *GATE, "--max-slowdown", "5%", *files, "--results", place, code=1)
     assert "failed: 2 cells are slower beyond doubt. 3 cells: 2 slower, 1 within the limit." in shown
     assert "gpu_driver_version: 535.54 → 550.90" in shown
     suite = ElementTree.parse(junit).getroot()
@@ -220,24 +191,21 @@ def test_the_gate_fails_and_says_why_in_three_forms(
     assert "- gpu_driver_version: 535.54 → 550.90" in page
 
 
-def test_the_gate_passes_what_is_not_proven(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    gate = ["gate", "--baseline", "campaign=previous", "--results", place]
-    assert taxmeter(*gate, "--max-slowdown", "30%") == ExitCode.OK
-    assert "passed: no slow-down beyond 30 % is proven." in capsys.readouterr().out
+def test_the_gate_passes_what_is_not_proven(place: Path, capsys: Captured) -> None:
+    gate = [*GATE, "--results", place]
+    assert "passed: no slow-down beyond 30 % is proven." in told(capsys, *gate, "--max-slowdown", "30%")
     assert taxmeter(*gate, "--where", "backend=onnxruntime") == ExitCode.OK
 
 
-def test_the_gate_tells_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_gate_tells_what_is_missing(tmp_path: Path, capsys: Captured) -> None:
     rows = [*rounds(TIMES, campaign=OLD), *rounds(TIMES, campaign=OLD, batch=8), *rounds(TIMES, campaign=NEW)]
     store_of(tmp_path / "results", *rows)
     junit = tmp_path / "gate.xml"
-    gate = ["gate", "--baseline", "campaign=previous", "--junit", junit, "--results", tmp_path / "results"]
-    assert taxmeter(*gate) == ExitCode.OK
-    assert "batch=8: the candidate has no such trial" in capsys.readouterr().out
+    gate = [*GATE, "--junit", junit, "--results", tmp_path / "results"]
+    assert "batch=8: the candidate has no such trial" in told(capsys, *gate)
     suite = ElementTree.parse(junit).getroot()
     assert (suite.get("failures"), suite.get("skipped"), len(suite.findall("testcase/skipped"))) == ("0", "1", 1)
-    assert taxmeter(*gate, "--require-all") == 1
-    assert "failed: 1 cell is missing." in capsys.readouterr().out
+    assert "failed: 1 cell is missing." in told(capsys, *gate, "--require-all", code=1)
     assert ElementTree.parse(junit).getroot().get("failures") == "1"
 
 
@@ -254,11 +222,7 @@ def test_the_gate_tells_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFi
     ],
 )
 def test_a_gate_with_nothing_to_decide_is_a_usage_error(
-    place: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+    place: Path, capsys: Captured, arguments: list[str], message: str
 ) -> None:
     assert taxmeter("gate", *arguments, "--results", place) == ExitCode.USAGE
     assert message in capsys.readouterr().err
-
-
-def _console(width: int) -> Console:
-    return Console(width=width)

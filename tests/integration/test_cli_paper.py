@@ -13,6 +13,7 @@ from orchestrator.config import load_sweep
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, plan
 from runners.system import Topology
+from tests.conftest import Captured, Patch
 from tests.machines import CPU_ONLY, RTX_8000
 from tests.paper_world import SWEEPS, add_models, paper_design
 from tests.results import taxmeter
@@ -33,11 +34,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def in_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_the_project(monkeypatch: Patch) -> None:
     monkeypatch.chdir(PROJECT)
 
 
-def test_it_draws_and_says_what_is_there(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_draws_and_says_what_is_there(store: Path, tmp_path: Path, capsys: Captured) -> None:
     output = tmp_path / "paper"
     assert taxmeter("paper", "--results", store, "--figures", "3,10,table-3", "--output", output) == ExitCode.OK
     told = capsys.readouterr().out.splitlines()
@@ -51,7 +52,7 @@ def test_it_draws_and_says_what_is_there(store: Path, tmp_path: Path, capsys: py
     assert "10.54" in (output / "table-3.md").read_text()
 
 
-def test_conditions_choose_what_is_drawn(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_conditions_choose_what_is_drawn(store: Path, tmp_path: Path, capsys: Captured) -> None:
     arguments = ("--figures", "3", "--formats", "svg", "--output", tmp_path, "--where", "device=cpu")
     assert taxmeter("paper", "--results", store, *arguments) == ExitCode.OK
     assert "4 of 18 points" in capsys.readouterr().out
@@ -71,7 +72,7 @@ def test_conditions_choose_what_is_drawn(store: Path, tmp_path: Path, capsys: py
     ],
 )
 def test_what_is_wrong_is_one_line(
-    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], expected: str
+    store: Path, tmp_path: Path, capsys: Captured, arguments: tuple[str, ...], expected: str
 ) -> None:
     assert taxmeter("paper", "--results", store, "--output", tmp_path / "no", *arguments) == ExitCode.USAGE
     error = capsys.readouterr().err
@@ -81,7 +82,7 @@ def test_what_is_wrong_is_one_line(
 
 
 def test_without_the_library_that_draws_it_says_how_to_get_it(
-    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    store: Path, tmp_path: Path, capsys: Captured, monkeypatch: Patch
 ) -> None:
     for name in [name for name in sys.modules if name.startswith("orchestrator.report.figures.")]:
         if name != "orchestrator.report.figures.catalogue":
@@ -92,9 +93,7 @@ def test_without_the_library_that_draws_it_says_how_to_get_it(
     assert "matplotlib is not installed, which draws; `make paper` installs it" in error
 
 
-def test_a_place_that_cannot_be_written_is_one_line(
-    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_place_that_cannot_be_written_is_one_line(store: Path, tmp_path: Path, capsys: Captured) -> None:
     (tmp_path / "file").write_text("")
     output = tmp_path / "file" / "paper"
     assert taxmeter("paper", "--results", store, "--figures", "13", "--output", output) == ExitCode.USAGE
@@ -125,7 +124,7 @@ def test_sweeps_are_those_of_the_device(device: str, quick: bool, names: list[st
     assert {load_sweep(path).device for path in found} == {device}
 
 
-def test_each_sweep_is_run_and_what_is_finished_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_sweep_is_run_and_what_is_finished_is_not_measured_again(monkeypatch: Patch) -> None:
     ran: list[list[str]] = []
 
     def run(arguments: list[str]) -> int:
@@ -139,18 +138,14 @@ def test_each_sweep_is_run_and_what_is_finished_is_not_measured_again(monkeypatc
     assert all(one[one.index("--resume") + 1] == "always" for one in ran)
 
 
-def test_an_interrupted_sweep_ends_it_and_says_how_to_go_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_sweep_ends_it_and_says_how_to_go_on(monkeypatch: Patch, capsys: Captured) -> None:
     monkeypatch.setattr(paper, "_run", lambda _: ExitCode.INTERRUPTED)
     code = measure(Path("hostinventory.yaml"), None, Path("r"), SWEEPS, quick=True, device="cpu", resume="auto")
     assert code == ExitCode.INTERRUPTED
     assert "run the same command again to go on" in capsys.readouterr().err
 
 
-def test_a_lab_without_a_gpu_is_measured_on_its_processors(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_lab_without_a_gpu_is_measured_on_its_processors(monkeypatch: Patch, capsys: Captured) -> None:
     monkeypatch.setattr(paper, "_run", lambda _: ExitCode.OK)
     without_gpu = SimpleNamespace(topology=Topology(("0", "1"), (), ()))
     monkeypatch.setattr(

@@ -3,11 +3,10 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from orchestrator.analysis.axes import AXES
 from orchestrator.analysis.comparison import COLUMNS, Pool
 from orchestrator.analysis.metrics import METRICS
+from tests.conftest import Captured, Patch
 from tests.systems import World, make_systems
 
 TEXT = (Path(__file__).parents[2] / "docs" / "comparing.md").read_text(encoding="utf-8")
@@ -24,9 +23,7 @@ def test_all_axes_metrics_and_columns_are_described() -> None:
     assert all(one.value in section("What is pooled") for one in Pool)
 
 
-def test_the_example_in_python_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_example_in_python_runs(tmp_path: Path, monkeypatch: Patch, capsys: Captured) -> None:
     make_systems(tmp_path / "results", World(rounds=3, updated=()))
     monkeypatch.chdir(tmp_path)
     [example] = re.findall(r"```python\n(.*?)```", section("From Python"), re.DOTALL)

@@ -3,11 +3,9 @@
 import json
 import re
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from orchestrator.analysis.explanation import Direction, Explanation, Lack, explain, explain_columns
 from orchestrator.analysis.snapshot import Snapshot
@@ -17,9 +15,11 @@ from orchestrator.analysis.transition import Side
 from orchestrator.report.explain import render_explanation
 from orchestrator.store import open_store
 from runners.contract import Status
+from tests.conftest import Captured
 from tests.machines import A100, CPU_ONLY, RTX_2080_TI, V100, System
+from tests.printing import printed
 from tests.records import Noise
-from tests.results import taxmeter
+from tests.results import known, refused, told
 from tests.systems import Made, World, make_systems
 from tests.world import BACKENDS, BATCHES, spec, times, transition_batch
 
@@ -46,60 +46,56 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 def explained(made: Made, **wanted: object) -> Explanation:
     rows = Snapshot.of(open_store(made.directory)).rows(explain_columns(), None)
-    wanted = {"dtype": "float16", "sequence_length": 128, "backend": "eager", "batch": 1, **wanted}
+    usual = {"host": "v100-01", "workload": "bert-base", "dtype": "float16", "sequence_length": 128}
+    wanted = {**usual, "backend": "eager", "batch": 1, **wanted}
     target = next(row for row in rows if all(row[name] == value for name, value in wanted.items()))
     return explain([row for row in rows if row["system_id"] == target["system_id"]], target)
 
 
+def shown(found: Explanation, width: int) -> str:
+    return printed(render_explanation(found, {}), width)
+
+
 def test_the_parts_of_a_call_are_what_was_put_in(made: Made) -> None:
-    found = explained(made, host="v100-01", workload="bert-base")
+    found = explained(made)
     truth = times(V100, spec("bert-base", 1))
-    for column, value in (
-        ("dispatch_s", truth.dispatch_s),
-        ("busy_s", truth.busy_s),
-        ("latency_pipelined_median_s", truth.pipelined_s),
-        ("exposed_overhead_s", truth.pipelined_s - truth.busy_s),
-        ("framework_fraction", 1 - truth.busy_s / truth.pipelined_s),
-    ):
+    overhead_s = truth.pipelined_s - truth.busy_s
+    parts = {"dispatch_s": truth.dispatch_s, "busy_s": truth.busy_s, "latency_pipelined_median_s": truth.pipelined_s}
+    shares = {"exposed_overhead_s": overhead_s, "framework_fraction": overhead_s / truth.pipelined_s}
+    for column, value in (parts | shares).items():
         estimate = found.tax.parts[column]
         assert estimate.value == pytest.approx(value, rel=0.04)
         assert estimate.low is not None
         assert estimate.processes == 5
-    assert found.tax.load is not None
-    assert found.tax.load.proven is Regime.FRAMEWORK_BOUND
+    assert known(found.tax.load).proven is Regime.FRAMEWORK_BOUND
 
 
 @pytest.mark.parametrize(("host", "system"), [("v100-01", V100), ("a100-01", A100), ("2080ti-01", RTX_2080_TI)])
 def test_the_transition_is_where_it_was_put(made: Made, host: str, system: System) -> None:
-    found = explained(made, host=host, workload="bert-base", driver_version="535.54.03").transition
-    assert found is not None
+    found = known(explained(made, host=host, driver_version="535.54.03").transition)
     assert found.batch == pytest.approx(transition_batch(system, spec("bert-base", 1)), rel=0.06)
     assert found.interval is not None
 
 
 def test_at_a_large_batch_the_kernels_decide(made: Made) -> None:
-    found = explained(made, host="v100-01", workload="bert-base", batch=128)
-    assert found.tax.load is not None
-    assert found.tax.load.regime is Regime.COMPUTE_BOUND
-    assert found.free is not None
-    assert (found.free.base, found.free.batch, found.free.next_batch) == (1, 16, 32)
+    found = explained(made, batch=128)
+    assert known(found.tax.load).regime is Regime.COMPUTE_BOUND
+    free = known(found.free)
+    assert (free.base, free.batch, free.next_batch) == (1, 16, 32)
 
 
 def test_other_backends_remove_what_they_were_made_to(made: Made) -> None:
-    found = {one.backend: one for one in explained(made, host="v100-01", workload="bert-base").alternatives}
+    found = {one.backend: one for one in explained(made).alternatives}
     ours, theirs = (times(V100, spec("bert-base", 1, backend)) for backend in ("eager", "onnxruntime"))
-    speedup, removed = found["onnxruntime"].speedup, found["onnxruntime"].removed_share
-    assert speedup is not None
-    assert removed is not None
-    assert speedup.value == pytest.approx(ours.pipelined_s / theirs.pipelined_s, rel=0.03)
+    assert known(found["onnxruntime"].speedup).value == pytest.approx(ours.pipelined_s / theirs.pipelined_s, rel=0.03)
     expected = 1 - (theirs.pipelined_s - theirs.busy_s) / (ours.pipelined_s - ours.busy_s)
-    assert removed.value == pytest.approx(expected, abs=0.02)
+    assert known(found["onnxruntime"].removed_share).value == pytest.approx(expected, abs=0.02)
     assert found["onnxruntime"].is_paired
     assert next(iter(found)) == "cuda_graphs"
 
 
 def test_wider_is_free_and_deeper_is_not(made: Made) -> None:
-    found = {(one.direction, one.size): one for one in explained(made, host="v100-01", workload="bert-base").variants}
+    found = {(one.direction, one.size): one for one in explained(made).variants}
     wide, deep = found[Direction.WIDTH, 1536], found[Direction.DEPTH, 24]
     assert wide.is_free
     assert wide.work == pytest.approx(4, rel=0.05)
@@ -109,53 +105,44 @@ def test_wider_is_free_and_deeper_is_not(made: Made) -> None:
 
 def test_what_noise_hides_is_not_called_free(tmp_path: Path) -> None:
     noisy = World(systems=(V100,), design=design, rounds=3, updated=(), noise=Noise(of_process=0.3))
-    found = explained(make_systems(tmp_path / "results", noisy), host="v100-01", workload="bert-base")
-    assert found.free is not None
-    assert (found.free.batch, found.free.next_batch, found.free.is_decided) == (1, 2, False)
+    found = explained(make_systems(tmp_path / "results", noisy))
+    free = known(found.free)
+    assert (free.batch, free.next_batch, free.is_decided) == (1, 2, False)
     wide = next(one for one in found.variants if (one.direction, one.size) == (Direction.WIDTH, 1536))
     assert wide.is_free is None
-    out = StringIO()
-    Console(file=out, width=120).print(render_explanation(found, {}))
-    assert re.search(r"none shown; batch 2 costs x[\d.]+ \[[\d., ]+\], which does not decide", out.getvalue())
-    assert "not decided" in out.getvalue()
-    vague = replace(found.free, next_cost=Estimate(620.38, 0.31, 1.2e6, 2, 2))
-    Console(file=out, width=120).print(render_explanation(replace(found, free=vague), {}))
-    assert "none shown; what batch 2 costs is too wide to tell" in " ".join(out.getvalue().split())
-    assert "x620" not in out.getvalue()
+    text = shown(found, 120)
+    assert re.search(r"none shown; batch 2 costs x[\d.]+ \[[\d., ]+\], which does not decide", text)
+    assert "not decided" in text
+    vague = shown(replace(found, free=replace(free, next_cost=Estimate(620.38, 0.31, 1.2e6, 2, 2))), 120)
+    assert "none shown; what batch 2 costs is too wide to tell" in " ".join(vague.split())
+    assert "x620" not in vague
 
 
 def test_a_lack_of_variants_is_one_of_this_backend(made: Made) -> None:
-    found = explained(made, host="a100-01", workload="bert-base", backend="cuda_graphs")
+    found = explained(made, host="a100-01", backend="cuda_graphs")
     assert Lack.VARIANTS in found.lacks
-    out = StringIO()
-    Console(file=out, width=80).print(render_explanation(found, {}))
-    assert "no wider or deeper model was measured with this backend on this system" in out.getvalue()
+    assert "no wider or deeper model was measured with this backend on this system" in shown(found, 80)
 
 
 def test_a_processor_is_explained_by_its_own_formulae(made: Made) -> None:
-    found = explained(made, host="epyc-01", workload="bert-base", dtype="float32")
+    found = explained(made, host="epyc-01", dtype="float32")
     truth = times(CPU_ONLY, spec("bert-base", 1, "eager", "float32", "cpu"))
     assert found.tax.parts["dispatch_floor_s"].value == pytest.approx(truth.dispatch_s, rel=0.03)
     assert "dispatch_s" not in found.tax.parts
-    assert found.tax.load is not None
-    assert found.tax.load.regime is Regime.COMPUTE_BOUND
-    assert found.tax.load.is_by_lower_bound
-    assert found.tax.load.estimate.value == pytest.approx(truth.sync_s / truth.dispatch_s / 2, rel=0.03)
-    assert found.transition is not None
-    assert found.transition.side is Side.BELOW
-    assert found.execution is not None
-    best = times(CPU_ONLY, spec("bert-base", 1, found.execution.best, "float32", "cpu"))
-    assert found.execution.seconds.value == pytest.approx(truth.sync_s - best.sync_s, rel=0.2)
-    assert found.execution.by_floors_s == pytest.approx(truth.dispatch_s - best.dispatch_s, rel=0.05)
-    out = StringIO()
-    Console(file=out, width=80).print(render_explanation(found, {}))
-    said = " ".join(out.getvalue().split())
+    load, execution = known(found.tax.load), known(found.execution)
+    assert (load.regime, load.is_by_lower_bound) == (Regime.COMPUTE_BOUND, True)
+    assert load.estimate.value == pytest.approx(truth.sync_s / truth.dispatch_s / 2, rel=0.03)
+    assert known(found.transition).side is Side.BELOW
+    best = times(CPU_ONLY, spec("bert-base", 1, execution.best, "float32", "cpu"))
+    assert execution.seconds.value == pytest.approx(truth.sync_s - best.sync_s, rel=0.2)
+    assert execution.by_floors_s == pytest.approx(truth.dispatch_s - best.dispatch_s, rel=0.05)
+    said = " ".join(shown(found, 80).split())
     assert re.search(r"the framework's share +[\d.]+% .*at least", said)
     for words in (
         "floor: the tax, at least",
         "compute-bound by the floor: the framework takes at least that, and may take more",
         "by the floor below 1, the smallest batch",
-        f"which {found.execution.best} does without; the floors differ by",
+        f"which {execution.best} does without; the floors differ by",
     ):
         assert words in said
     skipped = next(one for one in found.alternatives if one.backend == "cuda_graphs")
@@ -163,10 +150,9 @@ def test_a_processor_is_explained_by_its_own_formulae(made: Made) -> None:
 
 
 def test_what_failed_says_why(made: Made) -> None:
-    found = explained(made, host="2080ti-01", workload="bert-base", dtype="float32", batch=128)
+    found = explained(made, host="2080ti-01", dtype="float32", batch=128)
     assert not found.tax.parts
-    assert found.failed[0].status is Status.OOM
-    assert found.failed[0].count == 5
+    assert (found.failed[0].status, found.failed[0].count) == (Status.OOM, 5)
     assert Lack.TAX in found.lacks
 
 
@@ -174,39 +160,31 @@ def test_what_failed_says_why(made: Made) -> None:
 @pytest.mark.parametrize("host", ["v100-01", "epyc-01", "2080ti-01"])
 def test_the_text_fits_the_terminal(made: Made, width: int, host: str) -> None:
     dtype = "float32" if host == "epyc-01" else "float16"
-    out = StringIO()
-    found = explained(made, host=host, workload="bert-base", dtype=dtype)
-    Console(file=out, width=width).print(render_explanation(found, {}))
-    text = out.getvalue()
+    text = shown(explained(made, host=host, dtype=dtype), width)
     assert max(map(len, text.splitlines())) <= width
     for words in ("Regime: ", "Transition batch: ", "Free batch", "Other backends"):
         assert words in text
 
 
-def test_the_command_takes_conditions_and_ids(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_takes_conditions_and_ids(made: Made, capsys: Captured) -> None:
     place = ("--results", made.directory)
-    assert taxmeter("explain", *ONE, "batch=1", "gpu=V100", *place) == 0
-    assert "framework-bound" in capsys.readouterr().out
-    assert taxmeter("explain", *ONE, "batch=1", "gpu=V100", *place, "--format", "json") == 0
-    document = json.loads(capsys.readouterr().out)
+    question = ("explain", *ONE, "batch=1", "gpu=V100", *place)
+    assert "framework-bound" in told(capsys, *question)
+    document = json.loads(told(capsys, *question, "--format", "json"))
     assert document["transition"]["side"] == "inside"
     assert document["backends"][0]["backend"] == "cuda_graphs"
     rows = made.store.trials(["trial_id", "host", "batch", "backend", "workload"]).to_pylist()
     trial_id = next(row["trial_id"] for row in rows if (row["host"], row["workload"]) == ("v100-01", "funnel-small"))
-    assert taxmeter("explain", trial_id[:14], *place) == 0
-    out = capsys.readouterr().out
-    assert "funnel-small" in out
-    assert "unsupported" in out
-    assert "To say more:" in out
+    out = told(capsys, "explain", trial_id[:14], *place)
+    for words in ("funnel-small", "unsupported", "To say more:"):
+        assert words in out
 
 
-def test_a_lack_comes_with_the_sweep_that_measures_it(
-    made: Made, capsys: pytest.CaptureFixture[str], in_project: Path
-) -> None:
-    arguments = ("explain", "workload=funnel-small", "backend=eager", "gpu=V100", "--results", made.directory)
-    assert taxmeter(*arguments, "--format", "json") == 0
-    lacks = {one["what"]: one["command"] for one in json.loads(capsys.readouterr().out)["lacks"]}
-    assert lacks["batches"] == "make cluster-sweep SWEEP=sweeps/paper/figure_7.yaml"
+def test_a_lack_comes_with_the_sweep_that_measures_it(made: Made, capsys: Captured, in_project: Path) -> None:
+    question = ("explain", "workload=funnel-small", "backend=eager", "gpu=V100", "--results", made.directory)
+    lacks = json.loads(told(capsys, *question, "--format", "json"))["lacks"]
+    commands = {lack["what"]: lack["command"] for lack in lacks}
+    assert commands["batches"] == "make cluster-sweep SWEEP=sweeps/paper/figure_7.yaml"
 
 
 @pytest.mark.parametrize(
@@ -220,31 +198,22 @@ def test_a_lack_comes_with_the_sweep_that_measures_it(
     ],
 )
 def test_a_question_without_one_answer_is_an_error(
-    made: Made, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
+    made: Made, capsys: Captured, arguments: tuple[str, ...], words: str
 ) -> None:
-    assert taxmeter("explain", *arguments, "--results", made.directory) == 2
-    error = capsys.readouterr().err
-    assert words in error
-    assert len(error.splitlines()) == 1
+    assert words in refused(capsys, "explain", *arguments, "--results", made.directory)
 
 
-def test_one_round_gives_numbers_without_intervals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_round_gives_numbers_without_intervals(tmp_path: Path, capsys: Captured) -> None:
     made = make_systems(tmp_path / "results", World(systems=(V100,), design=design, rounds=1, updated=()))
-    assert taxmeter("explain", *ONE, "batch=1", "--results", made.directory) == 0
-    out = capsys.readouterr().out
-    assert "one process: no interval" in out
-    assert "a single session gives no interval" in out
-    assert "taxmeter reproduce" in out
+    out = told(capsys, "explain", *ONE, "batch=1", "--results", made.directory)
+    for words in ("one process: no interval", "a single session gives no interval", "taxmeter reproduce"):
+        assert words in out
 
 
-def test_conditions_on_campaigns_alone_ask_where_their_time_went(
-    made: Made, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert taxmeter("explain", "campaign=newest", "--results", str(made.directory)) == 0
-    assert "trials took" in capsys.readouterr().out
-    assert taxmeter("explain", "campaign=newest", "--results", str(made.directory), "--format", "json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["trials"] > 0
-    assert told["total_s"] == pytest.approx(
-        sum(value for name, value in told.items() if name not in ("trials", "total_s", "campaigns"))
-    )
+def test_conditions_on_campaigns_alone_ask_where_their_time_went(made: Made, capsys: Captured) -> None:
+    question = ("explain", "campaign=newest", "--results", made.directory)
+    assert "trials took" in told(capsys, *question)
+    spent = json.loads(told(capsys, *question, "--format", "json"))
+    assert spent["trials"] > 0
+    parts = [value for name, value in spent.items() if name not in ("trials", "total_s", "campaigns")]
+    assert spent["total_s"] == pytest.approx(sum(parts))

@@ -13,6 +13,7 @@ from orchestrator.execution import TaskOutcome
 from orchestrator.execution.fake import FakeExecutor
 from orchestrator.scheduling import host_task
 from runners.contract import Begin, Task, TaskFiles, encode_line
+from tests.conftest import Patch
 from tests.integration.test_transport import plain
 from tests.recording import line_of
 from tests.scripted_campaign import Kept, Lab, ready, sweep
@@ -63,7 +64,7 @@ def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path)
 
 
-def attacked(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], None]) -> None:
+def attacked(monkeypatch: Patch, spoil: Callable[[Path], None]) -> None:
     """The containers of h1 do that in their directories after they have recorded what they measured."""
     run = FakeExecutor.run
 
@@ -87,9 +88,7 @@ def spoilt_records(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[Pa
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_a_line_that_breaks_the_contract_fails_its_task_alone(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, attack: str
-) -> None:
+def test_a_line_that_breaks_the_contract_fails_its_task_alone(lab: Lab, monkeypatch: Patch, attack: str) -> None:
     attacked(monkeypatch, spoilt_records(ATTACKS[attack]))
     lab.run(sweep(rounds=1), Kept(), [ready("h1"), ready("h2")])
     rows = lab.rows()
@@ -103,9 +102,7 @@ def test_a_line_that_breaks_the_contract_fails_its_task_alone(
 
 @pytest.mark.parametrize("name", ["records.jsonl", "supervisor.log"])
 @pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
-def test_a_file_that_is_no_file_is_not_read(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, kind: str
-) -> None:
+def test_a_file_that_is_no_file_is_not_read(lab: Lab, monkeypatch: Patch, tmp_path: Path, name: str, kind: str) -> None:
     private = tmp_path / "private"
     private.write_text("a secret of the host's owner")
     private.chmod(0o600)

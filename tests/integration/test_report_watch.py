@@ -11,17 +11,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from playwright.sync_api import Browser
 
 from orchestrator.analysis.conditions import parse_conditions
-from orchestrator.cli import taxmeter as commands
 from orchestrator.cli.report import PageServer
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.page import make_report
 from orchestrator.report.page.watch import Follower, Made, Question, follow
 from orchestrator.store import Store, open_store
 from tests.browser import opened
+from tests.conftest import Captured
 from tests.results import CAMPAIGNS, make_store, put_dimensions, taxmeter, trial
 
 
@@ -114,7 +113,7 @@ def test_the_command_writes_the_page_of_the_newest_campaign(store: Store, tmp_pa
     ],
 )
 def test_wrong_requests_are_one_line(
-    store: Store, tmp_path: Path, arguments: list[str], problem: str, capfd: pytest.CaptureFixture[str]
+    store: Store, tmp_path: Path, arguments: list[str], problem: str, capfd: Captured
 ) -> None:
     target = tmp_path / "page.html"
     assert taxmeter("report", *arguments, "--results", store.layout.root, "--output", target) == 2
@@ -124,9 +123,7 @@ def test_wrong_requests_are_one_line(
     assert not target.exists()
 
 
-def test_a_directory_that_is_not_there_is_not_made(
-    store: Store, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_directory_that_is_not_there_is_not_made(store: Store, tmp_path: Path, capfd: Captured) -> None:
     target = tmp_path / "typo" / "page.html"
     assert taxmeter("report", CAMPAIGNS[0], "--results", store.layout.root, "--output", target) == 2
     assert (
@@ -136,7 +133,7 @@ def test_a_directory_that_is_not_there_is_not_made(
     assert not target.parent.exists()
 
 
-def test_a_page_is_not_written_into_the_store(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_page_is_not_written_into_the_store(store: Store, capfd: Captured) -> None:
     root = store.layout.root
     assert taxmeter("report", "--results", root, "--output", root / "page.html") == 2
     assert "is within the result store" in capfd.readouterr().err
@@ -160,19 +157,16 @@ def get(server: PageServer, path: str = "/", host: str = "127.0.0.1") -> str:
         return gzip.decompress(answer.read()).decode()
 
 
-def test_the_server_has_the_page_as_of_now(server: PageServer, store: Store) -> None:
-    assert "<b>2</b>" in get(server)
-    add(store, "three", "four", "five")
-    assert "<b>5</b>" in get(server)
-
-
-def test_the_server_tells_whether_there_is_anything_new(server: PageServer, store: Store) -> None:
-    first = get(server, "/version")
-    page = get(server)
+def test_the_server_has_the_page_as_of_now_and_tells_whether_there_is_anything_new(
+    server: PageServer, store: Store
+) -> None:
+    first, page = get(server, "/version"), get(server)
+    assert "<b>2</b>" in page
     assert f'data-version="{first}"' in page
     assert get(server, "/version") == first
-    add(store, "three")
+    add(store, "three", "four", "five")
     assert get(server, "/version") != first
+    assert "<b>5</b>" in get(server)
 
 
 def test_the_server_is_for_this_machine_and_has_one_page(server: PageServer) -> None:
@@ -185,18 +179,13 @@ def test_the_server_is_for_this_machine_and_has_one_page(server: PageServer) -> 
         caught.value.close()
 
 
-def test_a_port_that_is_taken_is_said(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_port_that_is_taken_is_said(store: Store, capfd: Captured) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
         assert taxmeter("serve", "--results", store.layout.root, "--port", port) == 2
     assert "--port" in capfd.readouterr().err
-
-
-def test_both_commands_have_help() -> None:
-    for name in ("report", "serve"):
-        assert CliRunner().invoke(commands, [name, "--help"]).exit_code == 0
 
 
 def test_an_open_page_shows_new_rows_by_itself(running: Browser, server: PageServer, store: Store) -> None:

@@ -4,8 +4,6 @@ import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
-
 from orchestrator.errors import ExitCode, StoreError
 from orchestrator.store import Row, Store, campaign_totals, open_store
 from orchestrator.store import merge as merging
@@ -15,7 +13,8 @@ from orchestrator.store.storage.generations import publish
 from orchestrator.store.storage.seal import without_duplicates
 from orchestrator.store.storage.writer import Writer
 from runners.contract import Status
-from tests.results import CAMPAIGNS, make_store, put_dimensions, taxmeter, trial
+from tests.conftest import Captured, Patch
+from tests.results import CAMPAIGNS, make_store, put_dimensions, refused, taxmeter, told, trial
 from tests.storing import campaign, names, plain_counts
 
 
@@ -42,16 +41,13 @@ def test_a_merge_takes_what_is_missing_and_changes_nothing_over_there(tmp_path: 
     assert {path: path.read_bytes() for path in there.rglob("*") if path.is_file()} == before
 
 
-def test_a_merge_into_nothing_makes_a_whole_store_and_another_adds_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_merge_into_nothing_makes_a_whole_store_and_another_adds_nothing(tmp_path: Path, capsys: Captured) -> None:
     make_store(tmp_path / "there", *(trial(f"t{number}", samples_sync_s=[number / 3]) for number in range(50)))
     for expected in (
         "50 rows added, 0 were there already\nadded: 1 systems, 1 environments, 2 campaigns",
         "0 rows added, 50 were there already",
     ):
-        assert taxmeter("results", "merge", tmp_path / "there", "--results", tmp_path / "new") == ExitCode.OK
-        assert expected in capsys.readouterr().out
+        assert expected in told(capsys, "results", "merge", tmp_path / "there", "--results", tmp_path / "new")
     assert len(rows_of(tmp_path / "new")) == 50
     assert taxmeter("results", "verify", "--results", tmp_path / "new") == ExitCode.OK
     for table in ("systems", "environments", "campaigns"):
@@ -60,15 +56,14 @@ def test_a_merge_into_nothing_makes_a_whole_store_and_another_adds_nothing(
         assert sorted(map(str, new.to_pylist())) == sorted(map(str, expected))
 
 
-def test_rows_with_another_content_are_named_and_not_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_with_another_content_are_named_and_not_taken(tmp_path: Path, capsys: Captured) -> None:
     make_store(tmp_path / "here", trial("a", samples_sync_s=[0.25]), trial("b"), trial("c", reason=None))
     make_store(tmp_path / "there", trial("a", samples_sync_s=[0.75]), trial("b"), trial("c", reason="x"), trial("d"))
     assert taxmeter("results", "merge", tmp_path / "there", "--results", tmp_path / "here") == ExitCode.TRIALS_FAILED
     captured = capsys.readouterr()
     assert "1 rows added, 1 were there already" in captured.out
-    assert captured.err.splitlines() == [
-        f"not taken: trial {name}, attempt 1, has another content" for name in ("a", "c")
-    ]
+    said = [f"not taken: trial {name}, attempt 1, has another content" for name in ("a", "c")]
+    assert captured.err.splitlines() == said
     assert rows_of(tmp_path / "here")[0]["samples_sync_s"] == [0.25]
 
 
@@ -98,16 +93,14 @@ def test_a_campaign_that_went_on_over_there_brings_its_totals(tmp_path: Path) ->
     assert merged(tmp_path / "there", tmp_path / "here").conflicts == []
 
 
-def test_a_store_is_not_merged_with_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_store_is_not_merged_with_itself(tmp_path: Path, capsys: Captured) -> None:
     make_store(tmp_path / "here", trial("a"))
     (tmp_path / "link").symlink_to("here")
-    assert taxmeter("results", "merge", tmp_path / "link", "--results", tmp_path / "here") == ExitCode.USAGE
-    assert "is the store itself" in capsys.readouterr().err
+    said = refused(capsys, "results", "merge", tmp_path / "link", "--results", tmp_path / "here")
+    assert "is the store itself" in said
 
 
-def test_a_merge_that_is_killed_anywhere_is_completed_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_merge_that_is_killed_anywhere_is_completed_by_the_next(tmp_path: Path, monkeypatch: Patch) -> None:
     there = Store.open(tmp_path / "there")
     with there.writer() as writer:
         put_dimensions(writer)
@@ -137,9 +130,7 @@ def test_a_merge_that_is_killed_anywhere_is_completed_by_the_next(
         assert rows_of(here) == rows_of(tmp_path / "there")
 
 
-def test_a_thousand_campaigns_are_merged_with_one_write_of_each_small_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_thousand_campaigns_are_merged_with_one_write_of_each_small_table(tmp_path: Path, monkeypatch: Patch) -> None:
     there = Store.open(tmp_path / "there")
     ids = [f"many-{number:04d}" for number in range(1000)]
     with there.writer() as writer:

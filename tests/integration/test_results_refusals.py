@@ -14,9 +14,8 @@ from orchestrator.store.push import push
 from orchestrator.store.query import tabular
 from orchestrator.store.query.tabular import appearing, write_rows
 from orchestrator.store.storage import layout
-from tests.results import make_store, taxmeter, trial
-
-Captured = pytest.CaptureFixture[str]
+from tests.conftest import Captured, Patch
+from tests.results import make_store, refused, taxmeter, told, trial
 
 
 @pytest.fixture
@@ -24,22 +23,14 @@ def store(tmp_path: Path) -> Store:
     return make_store(tmp_path / "results", trial("a"), trial("b", month=12))
 
 
-def refusal(capsys: Captured, *command: object) -> str:
-    capsys.readouterr()
-    assert taxmeter("results", *command) == ExitCode.USAGE
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1, said
-    return said
-
-
 @pytest.mark.parametrize("command", ["merge", "import", "compact"])
 @pytest.mark.parametrize("url", ["file:///lab/results", "s3://lab/results"])
 def test_what_writes_takes_no_url(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, command: str, url: str
+    store: Store, tmp_path: Path, monkeypatch: Patch, capsys: Captured, command: str, url: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     other = [store.layout.root] if command != "compact" else []
-    said = refusal(capsys, command, *other, "--results", url)
+    said = refused(capsys, "results", command, *other, "--results", url)
     assert f"{url}: this command writes; give a directory with --results, then `taxmeter results push`" in said
     assert [path.name for path in tmp_path.iterdir()] == ["results"]
 
@@ -50,7 +41,8 @@ def test_a_part_of_a_store_is_not_written_as_a_store(store: Store, capsys: Captu
     before = sorted(root.rglob("*"))
     place = root / inside.format(store.layout.current.name)
     for command in (["compact"], ["merge", root], ["push", "file:///nowhere"]):
-        assert f"is a part of the store {root}; give --results {root}" in refusal(capsys, *command, "--results", place)
+        said = refused(capsys, "results", *command, "--results", place)
+        assert f"is a part of the store {root}; give --results {root}" in said
     assert sorted(root.rglob("*")) == before
 
 
@@ -78,7 +70,7 @@ EMPTY = ("is no result store", ["verify", "compact", "merge", "compare", "gate"]
     ],
 )
 def test_what_is_no_store_is_one_line_and_left_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, name: str, words: str, command: str
+    tmp_path: Path, monkeypatch: Patch, capsys: Captured, name: str, words: str, command: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for directory in ("photos", "empty"):
@@ -88,9 +80,7 @@ def test_what_is_no_store_is_one_line_and_left_as_it_is(
     before = sorted(tmp_path.rglob("*"))
     group = () if command in ("compare", "gate") else ("results",)
     more = [name] if command == "merge" else ARGUMENTS.get(command, [])
-    assert taxmeter(*group, command, *more, "--results", name) == ExitCode.USAGE
-    (line,) = capsys.readouterr().err.splitlines()
-    assert f"{name}: {words}" in line
+    assert f"{name}: {words}" in refused(capsys, *group, command, *more, "--results", name)
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -98,8 +88,7 @@ def test_a_directory_for_results_to_come_is_empty_and_a_foreign_one_is_not_pushe
     tmp_path: Path, capsys: Captured
 ) -> None:
     (tmp_path / "README.md").write_text("where results will be")
-    assert taxmeter("results", "ls", "--results", tmp_path) == ExitCode.OK
-    assert "no campaign yet" in capsys.readouterr().out
+    assert "no campaign yet" in told(capsys, "results", "ls", "--results", tmp_path)
     (tmp_path / "photo.jpg").write_bytes(b"x")
     with pytest.raises(ConfigurationError):
         push(Store.open(tmp_path).layout, f"file://{tmp_path}/pushed")
@@ -108,15 +97,16 @@ def test_a_directory_for_results_to_come_is_empty_and_a_foreign_one_is_not_pushe
 
 def test_the_directory_of_a_pushed_store_is_read_by_its_url(store: Store, tmp_path: Path, capsys: Captured) -> None:
     pushed = tmp_path / "pushed"
-    said = refusal(capsys, "push", pushed, "--results", store.layout.root)
+    place = ("--results", store.layout.root)
+    said = refused(capsys, "results", "push", pushed, *place)
     assert f"{pushed} is no URL; write file://{pushed} for a directory" in said
-    assert taxmeter("results", "push", f"file://{pushed}", "--results", store.layout.root) == ExitCode.OK
-    assert f"read it by its URL, file://{pushed}" in refusal(capsys, "ls", "--results", pushed)
+    assert taxmeter("results", "push", f"file://{pushed}", *place) == ExitCode.OK
+    assert f"read it by its URL, file://{pushed}" in refused(capsys, "results", "ls", "--results", pushed)
 
 
 @pytest.mark.parametrize("command", ["compact", "merge", "push"])
 def test_a_store_that_cannot_be_written_says_what_to_do(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, command: str
+    store: Store, tmp_path: Path, monkeypatch: Patch, capsys: Captured, command: str
 ) -> None:
     make_store(tmp_path / "other", trial("z"))
     opened = os.open
@@ -128,17 +118,17 @@ def test_a_store_that_cannot_be_written_says_what_to_do(
 
     monkeypatch.setattr(layout.os, "open", read_only)
     more = {"merge": [tmp_path / "other"], "push": [f"file://{tmp_path}/pushed"]}.get(command, [])
-    said = refusal(capsys, command, *more, "--results", store.layout.root)
+    said = refused(capsys, "results", command, *more, "--results", store.layout.root)
     assert "Read-only file system; this command writes to the store: make it writable, or give a copy" in said
 
 
 def test_an_output_that_cannot_be_written_is_one_line(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    store: Store, tmp_path: Path, monkeypatch: Patch, capsys: Captured
 ) -> None:
     (tmp_path / "file").write_text("x")
     output = tmp_path / "file" / "rows.csv"
     for command in (["sql", "SELECT 1 AS a"], ["export"]):
-        said = refusal(capsys, *command, "--output", output, "--results", store.layout.root)
+        said = refused(capsys, "results", *command, "--output", output, "--results", store.layout.root)
         assert f"{output}: cannot be written" in said
 
     def refuse(_path: Path) -> None:

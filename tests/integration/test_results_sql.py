@@ -10,9 +10,8 @@ import pytest
 
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.store import open_store
-from tests.results import CAMPAIGNS, make_store, taxmeter, trial
-
-Captured = pytest.CaptureFixture[str]
+from tests.conftest import Captured, Patch
+from tests.results import CAMPAIGNS, make_store, refused, taxmeter, told, trial
 
 
 @pytest.fixture(scope="module")
@@ -31,17 +30,16 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def sql(directory: Path, query: str, *more: object) -> int:
-    return taxmeter("results", "sql", query, "--results", directory, *more)
+def sql(directory: Path, *query: object) -> list[object]:
+    return ["results", "sql", "--results", directory, *query]
 
 
 def test_campaigns_are_listed_newest_first_with_how_their_trials_ended(directory: Path, capsys: Captured) -> None:
-    assert taxmeter("results", "ls", "--results", directory) == ExitCode.OK
-    lines = capsys.readouterr().out.splitlines()
+    lines = told(capsys, "results", "ls", "--results", directory).splitlines()
     assert lines[1].split()[:1] == [CAMPAIGNS[1]]
     assert lines[2].split() == f"{CAMPAIGNS[0]} 2025-11-20 00:00 night this store lab1 lab2 3 2 1 0 0 0 0 s".split()
-    assert taxmeter("results", "ls", "--results", directory, "--format", "json") == ExitCode.OK
-    newest, oldest = map(json.loads, capsys.readouterr().out.splitlines())
+    listed = told(capsys, "results", "ls", "--results", directory, "--format", "json")
+    newest, oldest = map(json.loads, listed.splitlines())
     assert [newest[name] for name in ("ok", "failed", "skipped", "left_to_do", "duration_s")] == [0, 1, 1, 3, None]
     assert oldest["hosts"] == ["lab1", "lab2"]
     assert [oldest[name] for name in ("ok", "failed", "left_to_do")] == [2, 1, 0]
@@ -53,64 +51,53 @@ def test_a_campaign_is_shown_with_all_its_intervals(tmp_path: Path, capsys: Capt
         for number in range(3)
     ]
     make_store(tmp_path / "results", *rounds)
-    assert taxmeter("results", "show", CAMPAIGNS[0], "--results", tmp_path / "results", "--intervals") == ExitCode.OK
-    shown = capsys.readouterr().out
-    assert re.search(r"260 ms \[2\d\d, 2\d\d\] \(200 ms\)", shown), shown
-    assert taxmeter("results", "show", CAMPAIGNS[0], "--results", tmp_path / "results") == ExitCode.OK
-    shown = capsys.readouterr().out
-    assert "260 (200) ms ±" in shown
+    show = ("results", "show", CAMPAIGNS[0], "--results", tmp_path / "results")
+    assert re.search(r"260 ms \[2\d\d, 2\d\d\] \(200 ms\)", told(capsys, *show, "--intervals"))
+    assert "260 (200) ms ±" in told(capsys, *show)
 
 
 def test_the_beginning_of_a_campaign_id_is_enough_if_it_is_the_only_one(directory: Path, capsys: Captured) -> None:
-    assert taxmeter("results", "show", CAMPAIGNS[0][:15], "--results", directory) == ExitCode.OK
-    assert "gpt2" in capsys.readouterr().out
-    assert taxmeter("results", "show", "night", "--results", directory) == ExitCode.USAGE
-    assert f"night may be {CAMPAIGNS[1]}, {CAMPAIGNS[0]}; write more" in capsys.readouterr().err
-    assert taxmeter("results", "coverage", "day", "--results", directory) == ExitCode.USAGE
-    assert "no campaign day; `taxmeter results ls` lists them" in capsys.readouterr().err
+    place = ("--results", directory)
+    assert "gpt2" in told(capsys, "results", "show", CAMPAIGNS[0][:15], *place)
+    said = refused(capsys, "results", "show", "night", *place)
+    assert f"night may be {CAMPAIGNS[1]}, {CAMPAIGNS[0]}; write more" in said
+    assert "no campaign day; `taxmeter results ls` lists them" in refused(capsys, "results", "coverage", "day", *place)
 
 
 def test_a_query_is_answered_as_table_csv_and_json(directory: Path, capsys: Captured) -> None:
     query = "SELECT workload, count(*) AS n, any_value(samples_sync_s) AS s FROM trials GROUP BY ALL ORDER BY ALL"
-    assert sql(directory, query) == ExitCode.OK
-    assert "│ gpt2      │     1 │ [0.25, 0.5] │" in capsys.readouterr().out
-    assert sql(directory, query, "--format", "csv") == ExitCode.OK
-    assert capsys.readouterr().out.splitlines() == ["workload,n,s", 'bert_base,5,"[0.25, 0.5]"', 'gpt2,1,"[0.25, 0.5]"']
-    assert sql(directory, query, "--format", "json") == ExitCode.OK
-    assert json.loads(capsys.readouterr().out.splitlines()[1]) == {"workload": "gpt2", "n": 1, "s": [0.25, 0.5]}
-    assert sql(directory, query, "--format", "parquet") == ExitCode.USAGE
-    assert "add --output FILE" in capsys.readouterr().err
+    question = sql(directory, query)
+    assert "│ gpt2      │     1 │ [0.25, 0.5] │" in told(capsys, *question)
+    lines = told(capsys, *question, "--format", "csv").splitlines()
+    assert lines == ["workload,n,s", 'bert_base,5,"[0.25, 0.5]"', 'gpt2,1,"[0.25, 0.5]"']
+    lines = told(capsys, *question, "--format", "json").splitlines()
+    assert json.loads(lines[1]) == {"workload": "gpt2", "n": 1, "s": [0.25, 0.5]}
+    assert "add --output FILE" in refused(capsys, *question, "--format", "parquet")
 
 
 def test_a_query_comes_from_a_file_or_standard_input(
-    directory: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    directory: Path, tmp_path: Path, capsys: Captured, monkeypatch: Patch
 ) -> None:
     (tmp_path / "query.sql").write_text("SELECT 17 AS n\n")
-    assert taxmeter("results", "sql", "--file", tmp_path / "query.sql", "--results", directory) == ExitCode.OK
-    assert "17" in capsys.readouterr().out
+    assert "17" in told(capsys, *sql(directory, "--file", tmp_path / "query.sql"))
     monkeypatch.setattr("sys.stdin", io.StringIO("SELECT 18 AS n"))
-    assert sql(directory, "-", "--format", "csv") == ExitCode.OK
-    assert capsys.readouterr().out == "n\n18\n"
-    assert taxmeter("results", "sql", "--results", directory) == ExitCode.USAGE
-    assert "give a query" in capsys.readouterr().err
-    assert taxmeter("results", "sql", "--file", tmp_path / "none.sql", "--results", directory) == ExitCode.USAGE
-    assert "none.sql: cannot be read" in capsys.readouterr().err
+    assert told(capsys, *sql(directory, "-", "--format", "csv")) == "n\n18\n"
+    assert "give a query" in refused(capsys, *sql(directory))
+    assert "none.sql: cannot be read" in refused(capsys, *sql(directory, "--file", tmp_path / "none.sql"))
 
 
 def test_the_answer_goes_to_a_file_that_appears_whole(directory: Path, tmp_path: Path, capsys: Captured) -> None:
     output = tmp_path / "answer.parquet"
-    assert sql(directory, "FROM trials SELECT trial_id, started_at", "--output", output) == ExitCode.OK
+    assert taxmeter(*sql(directory, "FROM trials SELECT trial_id, started_at", "--output", output)) == ExitCode.OK
     assert pq.read_table(output).num_rows == 6
-    assert sql(directory, "SELECT 1 AS n", "--output", output) == ExitCode.USAGE
-    assert "is there already; name another place, or add --force" in capsys.readouterr().err
-    fails = "SELECT CAST(workload AS INTEGER) FROM trials"
-    assert sql(directory, fails, "--output", output, "--force") == ExitCode.USAGE
-    assert "Could not convert string" in capsys.readouterr().err
+    another = sql(directory, "SELECT 1 AS n", "--output", output)
+    assert "is there already; name another place, or add --force" in refused(capsys, *another)
+    fails = sql(directory, "SELECT CAST(workload AS INTEGER) FROM trials", "--output", output, "--force")
+    assert "Could not convert string" in refused(capsys, *fails)
     assert pq.read_table(output).num_rows == 6
-    assert sql(directory, "SELECT 1 AS n", "--output", output, "--force") == ExitCode.OK
+    assert taxmeter(*another, "--force") == ExitCode.OK
     assert pq.read_table(output).to_pylist() == [{"n": 1}]
-    assert sql(directory, "SELECT 1 AS n", "--output", tmp_path / "answer.xlsx") == ExitCode.USAGE
-    assert "add --format" in capsys.readouterr().err
+    assert "add --format" in refused(capsys, *sql(directory, "SELECT 1 AS n", "--output", tmp_path / "answer.xlsx"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["answer.parquet"]
 
 
@@ -134,9 +121,7 @@ def test_the_answer_goes_to_a_file_that_appears_whole(directory: Path, tmp_path:
 def test_a_wrong_query_is_one_line_with_its_place(
     directory: Path, capsys: Captured, query: str, expected: tuple[str, ...]
 ) -> None:
-    assert sql(directory, query) == ExitCode.USAGE
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
+    error = refused(capsys, *sql(directory, query))
     for part in expected:
         assert part in error
 
@@ -175,10 +160,7 @@ def test_a_query_reads_the_store_and_nothing_else(
     content = part.read_bytes()
     before = sorted(tmp_path.rglob("*"))
     written = query.format(out=tmp_path / "out", part=part)
-    assert sql(directory, written) == ExitCode.USAGE
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1
+    refused(capsys, *sql(directory, written))
     assert sorted(tmp_path.rglob("*")) == before
     assert part.read_bytes() == content
     with pytest.raises(ConfigurationError):
@@ -187,8 +169,7 @@ def test_a_query_reads_the_store_and_nothing_else(
 
 def test_questions_about_the_tables_are_answered(directory: Path, capsys: Captured) -> None:
     for query in ("DESCRIBE latest", "SUMMARIZE systems", "SHOW TABLES", "EXPLAIN SELECT * FROM trials"):
-        assert sql(directory, query, "--format", "csv") == ExitCode.OK
-        assert len(capsys.readouterr().out.splitlines()) > 1
+        assert len(told(capsys, *sql(directory, query, "--format", "csv")).splitlines()) > 1
     pivot = "FROM (PIVOT trials ON status IN ('ok', 'oom') USING count(*) GROUP BY workload) ORDER BY ALL"
-    assert sql(directory, pivot, "--format", "csv") == ExitCode.OK
-    assert capsys.readouterr().out == "workload,ok,oom\nbert_base,1,1\ngpt2,1,0\n"
+    answer = told(capsys, *sql(directory, pivot, "--format", "csv"))
+    assert answer == "workload,ok,oom\nbert_base,1,1\ngpt2,1,0\n"

@@ -1,7 +1,6 @@
 """Disks that are full, read-only or refuse: one clear line, and nothing that was acknowledged is lost."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from orchestrator.errors import StoreError
 from orchestrator.store import Store, Writer
 from orchestrator.store.storage.compaction import compact
 from orchestrator.store.storage.generations import current_number
-from orchestrator.store.storage.seal import recover
 from tests.storing import campaign, fill, names, plain_counts, row
 
 
@@ -39,37 +37,6 @@ def test_a_full_disk_is_one_clear_line_and_loses_nothing(small_disk: Path) -> No
     assert names(store) == [*acknowledged, "u"]
     assert plain_counts(store) == {len(acknowledged) + 1}
     assert [report.damage for report in after.reports] == [None, None]
-
-
-LIMITED = """
-import resource, signal, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from tests.storing import row
-from orchestrator.errors import StoreError
-from orchestrator.store import Store
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-writer = Store.open(Path(sys.argv[1])).writer()
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-count = 0
-try:
-    while True:
-        writer.append([row(f"t{count:04d}")])
-        count += 1
-except StoreError as error:
-    print(count, error)
-"""
-
-
-def test_a_write_that_the_system_refuses_takes_no_acknowledged_row_with_it(tmp_path: Path) -> None:
-    store = Store.open(tmp_path / "results")
-    command = [sys.executable, "-c", LIMITED, str(store.layout.root), str(Path(__file__).parents[2])]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    count, message = done.stdout.split(maxsplit=1)
-    assert "File too large" in message
-    assert int(count) > 3
-    (report,) = recover(store.layout)
-    assert (report.rows, report.damage) == (int(count), None)
 
 
 def test_a_read_only_store_can_be_read_and_says_why_it_cannot_be_written(small_disk: Path) -> None:

@@ -15,7 +15,8 @@ from orchestrator.errors import ExitCode
 from orchestrator.store import Store, open_store
 from orchestrator.store.push import push
 from orchestrator.store.storage import layout
-from tests.results import CAMPAIGNS, SYSTEM, make_store, taxmeter, trial
+from tests.conftest import Captured, Patch
+from tests.results import CAMPAIGNS, SYSTEM, make_store, taxmeter, told, trial
 from tests.storing import forge, names
 
 FAR = datetime(2099, 1, 1, tzinfo=UTC)
@@ -34,6 +35,19 @@ def here(tmp_path: Path) -> Path:
     return tmp_path / "here"
 
 
+def failed(capsys: Captured, *command: object) -> str:
+    """The one line with which a command fails, whatever its exit code is."""
+    capsys.readouterr()
+    assert taxmeter(*command) != ExitCode.OK
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    return said
+
+
+def verified(theirs: Store, capsys: Captured) -> str:
+    return told(capsys, "results", "verify", "--results", theirs.layout.root, code=ExitCode.TRIALS_FAILED)
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -45,66 +59,53 @@ def here(tmp_path: Path) -> Path:
     ],
 )
 def test_rows_that_no_analysis_can_read_are_found_and_not_merged(
-    theirs: Store, here: Path, changes: dict[str, Any], expected: str, capsys: pytest.CaptureFixture[str]
+    theirs: Store, here: Path, changes: dict[str, Any], expected: str, capsys: Captured
 ) -> None:
     forge(theirs.layout.parts()[-1], **changes)
-    assert taxmeter("results", "verify", "--results", theirs.layout.root) == ExitCode.TRIALS_FAILED
-    assert f"trial a, attempt 1: {expected}" in capsys.readouterr().out
+    assert f"trial a, attempt 1: {expected}" in verified(theirs, capsys)
     assert taxmeter("results", "merge", theirs.layout.root, "--results", here) == ExitCode.TRIALS_FAILED
-    told = capsys.readouterr()
-    assert "1 rows added" in told.out
-    assert told.err.startswith(f"not taken: trial a, attempt 1: {expected}")
-    assert told.err.count("\n") == 1
+    said = capsys.readouterr()
+    assert "1 rows added" in said.out
+    assert said.err.startswith(f"not taken: trial a, attempt 1: {expected}")
+    assert said.err.count("\n") == 1
     assert names(Store.open(here)) == ["b", "mine"]
     assert taxmeter("results", "verify", "--results", here) == ExitCode.OK
 
 
 def test_a_campaign_of_the_far_future_is_refused_with_its_rows_and_is_not_the_newest(
-    theirs: Store, here: Path, capsys: pytest.CaptureFixture[str]
+    theirs: Store, here: Path, capsys: Captured
 ) -> None:
     for path in list((theirs.layout.current / "campaigns").iterdir()):
         forge(path, started_at=FAR)
     before = taxmeter("results", "show", "--results", here), capsys.readouterr().out
     assert taxmeter("results", "merge", theirs.layout.root, "--results", here) == ExitCode.TRIALS_FAILED
-    told = capsys.readouterr().err
-    assert [f"not taken: campaign {name}: started_at is 2099" in told for name in CAMPAIGNS] == [True, True]
+    said = capsys.readouterr().err
+    assert [f"not taken: campaign {name}: started_at is 2099" in said for name in CAMPAIGNS] == [True, True]
     assert names(Store.open(here)) == ["mine"]
     assert (taxmeter("results", "show", "--results", here), capsys.readouterr().out) == before
 
 
-def test_rows_of_a_campaign_that_is_another_one_here_are_not_taken(
-    theirs: Store, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_of_a_campaign_that_is_another_one_here_are_not_taken(theirs: Store, here: Path, capsys: Captured) -> None:
     for path in list((theirs.layout.current / "campaigns").iterdir()):
         forge(path, sweep_document="another")
     assert taxmeter("results", "merge", theirs.layout.root, "--results", here) == ExitCode.TRIALS_FAILED
-    told = capsys.readouterr().err
-    assert all(f"campaign {name} has another sweep_document" in told for name in CAMPAIGNS)
+    said = capsys.readouterr().err
+    assert all(f"campaign {name} has another sweep_document" in said for name in CAMPAIGNS)
     assert names(Store.open(here)) == ["mine"]
 
 
-def test_a_system_that_is_none_is_found_and_not_merged(
-    theirs: Store, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_system_that_is_none_is_found_and_not_merged(theirs: Store, here: Path, capsys: Captured) -> None:
     [path] = (theirs.layout.current / "systems").iterdir()
     forge(path, fingerprint='{"cpu": ' * 3000)
-    assert taxmeter("results", "verify", "--results", theirs.layout.root) == ExitCode.TRIALS_FAILED
-    assert f"system {SYSTEM}: fingerprint is " in capsys.readouterr().out
+    assert f"system {SYSTEM}: fingerprint is " in verified(theirs, capsys)
     assert taxmeter("results", "merge", theirs.layout.root, "--results", here) == ExitCode.TRIALS_FAILED
     assert names(Store.open(here)) == ["mine"]
 
 
-COMMANDS = [
-    ["results", "ls", "--results", "{}"],
-    ["results", "show", "--results", "{}"],
-    ["results", "sql", "SELECT count(*) FROM trials", "--results", "{}"],
-    ["results", "verify", "--results", "{}"],
-    ["results", "compact", "--results", "{}"],
-    ["results", "merge", "{}", "--results", "new"],
-]
+COMMANDS = [["ls"], ["show"], ["sql", "SELECT count(*) FROM trials"], ["verify"], ["compact"], ["merge", "{}"]]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[1])
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 @pytest.mark.parametrize(
     "attack",
     [
@@ -116,15 +117,13 @@ COMMANDS = [
     ids=["pipe", "pipe-of-systems", "link", "link-to-a-directory"],
 )
 def test_what_is_no_file_is_named_and_not_opened(
-    theirs: Store, tmp_path: Path, command: list[str], attack: Callable[..., None],
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
+    theirs: Store, tmp_path: Path, command: list[str], attack: Callable[..., None], capsys: Captured
+) -> None:
     attack(theirs.layout)
-    assert taxmeter(*(word.format(theirs.layout.root) for word in command)) != ExitCode.OK
-    told = capsys.readouterr().err
-    assert "is no regular file; move it out of the store" in told
-    assert told.count("\n") == 1
+    words = [word.format(theirs.layout.root) for word in command]
+    place = tmp_path / "new" if command[0] == "merge" else theirs.layout.root
+    said = failed(capsys, "results", *words, "--results", place)
+    assert "is no regular file; move it out of the store" in said
 
 
 @pytest.mark.parametrize(
@@ -144,33 +143,29 @@ def test_what_is_no_file_is_named_and_not_opened(
     ],
     ids=["infinity", "overflow", "deep", "path", "list", "surrogate", "float", "array", "long", "empty", "short"],
 )
-def test_a_description_of_a_stranger_is_one_line(theirs: Store, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_description_of_a_stranger_is_one_line(theirs: Store, text: str, capsys: Captured) -> None:
     theirs.layout.description.write_text(text)
     for command in ("ls", "compact"):
-        assert taxmeter("results", command, "--results", theirs.layout.root) != ExitCode.OK
-        told = capsys.readouterr().err
-        assert "STORE.json" in told
-        assert "delete it, and the next sweep writes it" in told
-        assert told.count("\n") == 1
+        said = failed(capsys, "results", command, "--results", theirs.layout.root)
+        assert "STORE.json" in said
+        assert "delete it, and the next sweep writes it" in said
     theirs.layout.description.unlink()
     assert names(theirs) == ["a", "b"]
 
 
-def test_a_description_that_is_a_pipe_does_not_block(theirs: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_description_that_is_a_pipe_does_not_block(theirs: Store, capsys: Captured) -> None:
     theirs.layout.description.unlink()
     os.mkfifo(theirs.layout.description)
-    assert taxmeter("results", "ls", "--results", theirs.layout.root) != ExitCode.OK
-    assert "no regular file" in capsys.readouterr().err
+    assert "no regular file" in failed(capsys, "results", "ls", "--results", theirs.layout.root)
 
 
-def test_a_month_with_a_quote_is_no_sql(theirs: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_month_with_a_quote_is_no_sql(theirs: Store, capsys: Captured) -> None:
     part = theirs.layout.parts()[0]
     month = part.parent.with_name("month=2026'; DROP VIEW trials; --")
     part.parent.rename(month)
-    assert taxmeter("results", "verify", "--results", theirs.layout.root) == ExitCode.TRIALS_FAILED
-    told = capsys.readouterr().out
-    assert f"damaged: {month / part.name}: does not belong there" in told
-    assert "2 trials" in told
+    said = verified(theirs, capsys)
+    assert f"damaged: {month / part.name}: does not belong there" in said
+    assert "2 trials" in said
     assert taxmeter("results", "compact", "--results", theirs.layout.root) == ExitCode.OK
 
 
@@ -183,14 +178,18 @@ def listed(change: Callable[[dict[str, Any]], object]) -> Callable[[str], str]:
     return changed
 
 
+def first(**fields: object) -> Callable[[str], str]:
+    return listed(lambda latest: latest["tables"]["trials"][0].update(fields))
+
+
 @pytest.mark.parametrize(
     "attack",
     [
-        listed(lambda latest: latest["tables"]["trials"][0].update(key="../private.parquet")),
-        listed(lambda latest: latest["tables"]["trials"][0].update(key="parts/trials/../../private.parquet")),
-        listed(lambda latest: latest["tables"]["trials"][0].update(key="parts/systems/x.parquet")),
-        listed(lambda latest: latest["tables"]["trials"][0].update(bytes=-1)),
-        listed(lambda latest: latest["tables"]["trials"][0].update(bytes=1e300)),
+        first(key="../private.parquet"),
+        first(key="parts/trials/../../private.parquet"),
+        first(key="parts/systems/x.parquet"),
+        first(bytes=-1),
+        first(bytes=1e300),
         listed(lambda latest: latest.update(generation=float("inf"))),
         listed(lambda latest: latest.update(store_id="../x")),
         listed(lambda latest: latest.update(superseded={"parts/x": "soon"})),
@@ -198,7 +197,7 @@ def listed(change: Callable[[dict[str, Any]], object]) -> Callable[[str], str]:
     ],
 )
 def test_a_list_of_objects_leads_to_no_other_files(
-    theirs: Store, tmp_path: Path, attack: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+    theirs: Store, tmp_path: Path, attack: Callable[[str], str], capsys: Captured
 ) -> None:
     place = tmp_path / "public" / "lab"
     place.mkdir(parents=True)
@@ -208,11 +207,7 @@ def test_a_list_of_objects_leads_to_no_other_files(
     assert len(open_store(url).trials().arrow()) == 2
     latest = place / "latest.json"
     latest.write_text(attack(latest.read_text()))
-    capsys.readouterr()
-    assert taxmeter("results", "ls", "--results", url) != ExitCode.OK
-    told = capsys.readouterr().err
-    assert "latest.json" in told
-    assert told.count("\n") == 1
+    assert "latest.json" in failed(capsys, "results", "ls", "--results", url)
 
 
 def test_a_query_finds_no_directory_that_somebody_prepared(theirs: Store) -> None:
@@ -232,14 +227,14 @@ def test_nobody_else_can_open_the_locks(theirs: Store, tmp_path: Path) -> None:
 
 
 def test_who_waits_for_a_lock_is_told_and_not_for_ever(
-    theirs: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    theirs: Store, monkeypatch: Patch, caplog: pytest.LogCaptureFixture, capsys: Captured
 ) -> None:
     monkeypatch.setattr(layout, "LOCK_NOTICE_S", 0.05)
     monkeypatch.setattr(layout, "LOCK_LIMIT_S", 0.2)
     with theirs.layout.lock.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert taxmeter("results", "compact", "--results", theirs.layout.root) == ExitCode.TRIALS_FAILED
-    [told] = caplog.messages
-    assert "waiting for another process that holds its lock" in told
-    assert f"another process has held {theirs.layout.lock}" in capsys.readouterr().err
+        said = failed(capsys, "results", "compact", "--results", theirs.layout.root)
+    assert f"another process has held {theirs.layout.lock}" in said
+    [noted] = caplog.messages
+    assert "waiting for another process that holds its lock" in noted
     assert taxmeter("results", "compact", "--results", theirs.layout.root) == ExitCode.OK

@@ -30,6 +30,7 @@ from orchestrator.hosts.lock import HostLock
 from orchestrator.planning import PlanningHost
 from orchestrator.store import Store, campaign_row
 from orchestrator.store.storage.layout import store_id
+from tests.conftest import Captured, Patch
 from tests.recording import wait_for
 from tests.scripted_campaign import STORED, Stored
 
@@ -50,22 +51,16 @@ Act = Callable[[ControlFiles, Request], CampaignProgressState | None]
 def state(phase: CampaignPhase = CampaignPhase.RUNNING, **hosts: HostPhase) -> CampaignProgressState:
     now = time.time_ns()
     known = hosts or {"h1": HostPhase.RUNNING, "h2": HostPhase.READY}
+    running = "tiny-bert eager batch 1 round 1"
     progress = tuple(
-        HostProgress(
-            name,
-            one,
-            now,
-            trial="tiny-bert eager batch 1 round 1" if one is HostPhase.RUNNING else None,
-            done=1,
-            left=2,
-        )
+        HostProgress(name, one, now, trial=running if one is HostPhase.RUNNING else None, done=1, left=2)
         for name, one in known.items()
     )
     return CampaignProgressState("c-1", "s", now, now, phase, progress, 2, 4, 0, 1, "this machine", "results")
 
 
 @pytest.fixture
-def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ControlFiles:
+def control(tmp_path: Path, monkeypatch: Patch) -> ControlFiles:
     """Of a project that is the current directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("orchestrator.hosts.lock.HOST_LOCK", HostLock(directory=tmp_path))
@@ -106,7 +101,7 @@ def stopping(_control: ControlFiles, _request: Request) -> None:
     return None
 
 
-def test_a_stop_waits_until_the_driver_has_ended(control: ControlFiles, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stop_waits_until_the_driver_has_ended(control: ControlFiles, capsys: Captured) -> None:
     with driver(control, state(), stopping) as taken:
         assert run(["sweep", "stop"]) == ExitCode.OK
         assert taken == [Request(RequestKind.STOP)]
@@ -116,7 +111,7 @@ def test_a_stop_waits_until_the_driver_has_ended(control: ControlFiles, capsys: 
     assert "c-1 has ended: 2 of 6 trials are in the store; `taxmeter sweep resume` goes on with it" in said
 
 
-def test_a_stop_need_not_be_waited_for(control: ControlFiles, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stop_need_not_be_waited_for(control: ControlFiles, capsys: Captured) -> None:
     with driver(control, state(), lambda *_: state()) as taken:
         assert run(["sweep", "stop", "--no-wait"]) == ExitCode.OK
         wait_for(lambda: taken == [Request(RequestKind.STOP)])
@@ -134,7 +129,7 @@ def test_a_stop_need_not_be_waited_for(control: ControlFiles, capsys: pytest.Cap
 )
 def test_hosts_are_drained_and_what_runs_or_is_left_is_named(
     control: ControlFiles,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
     hosts: tuple[str, ...],
     answer: CampaignProgressState,
     told: tuple[str, str],
@@ -147,7 +142,7 @@ def test_hosts_are_drained_and_what_runs_or_is_left_is_named(
     assert told[1] in said
 
 
-def test_a_host_that_takes_no_part_cannot_be_drained(control: ControlFiles, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_host_that_takes_no_part_cannot_be_drained(control: ControlFiles, capsys: Captured) -> None:
     with driver(control, state(), stopping) as taken:
         assert run(["sweep", "drain", "h3"]) == ExitCode.USAGE
         assert taken == []
@@ -155,16 +150,14 @@ def test_a_host_that_takes_no_part_cannot_be_drained(control: ControlFiles, caps
 
 
 @pytest.mark.parametrize("command", ["stop", "drain"])
-def test_where_nothing_runs_nothing_is_asked(
-    command: str, control: ControlFiles, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_nothing_runs_nothing_is_asked(command: str, control: ControlFiles, capsys: Captured) -> None:
     assert run(["sweep", command]) == ExitCode.OK
     assert capsys.readouterr().out == "no campaign of this project runs\n"
     with control.driving():
         assert control.take_requests() == []
 
 
-def test_the_status_says_whether_all_is_well(control: ControlFiles, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_status_says_whether_all_is_well(control: ControlFiles, capsys: Captured) -> None:
     assert run(["sweep", "status"]) == ExitCode.OK
     assert capsys.readouterr().out == "no campaign of this project runs\n"
     with driver(control, state(), stopping):
@@ -183,9 +176,7 @@ def test_the_status_says_whether_all_is_well(control: ControlFiles, capsys: pyte
     assert [host["phase"] for host in document["campaign"]["hosts"]] == ["running", "lost"]
 
 
-def test_watching_ends_with_the_campaign(
-    control: ControlFiles, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_watching_ends_with_the_campaign(control: ControlFiles, capsys: Captured, monkeypatch: Patch) -> None:
     shown: list[object] = []
 
     def show(seen: CampaignStatus) -> object:
@@ -203,7 +194,7 @@ def test_watching_ends_with_the_campaign(
     assert said.rstrip().endswith("no campaign of this project runs")
 
 
-def test_what_nobody_understood_is_named(control: ControlFiles, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_nobody_understood_is_named(control: ControlFiles, capsys: Captured) -> None:
     with control.driving():
         control.request(Request(RequestKind.STOP))
         [file] = (control.directory / "requests").iterdir()
@@ -227,7 +218,7 @@ def begun(directory: Path, rows: int) -> ResumeDecision:
 
 
 def test_a_campaign_is_resumed_only_with_the_locks_of_then(
-    control: ControlFiles, tmp_path: Path, project: Path, capsys: pytest.CaptureFixture[str]
+    control: ControlFiles, tmp_path: Path, project: Path, capsys: Captured
 ) -> None:
     (tmp_path / "docker").symlink_to(project / "docker")
     chosen = begun(tmp_path, rows=1)
@@ -241,9 +232,7 @@ def test_a_campaign_is_resumed_only_with_the_locks_of_then(
     assert "it began at commit c0ffee" in told.err
 
 
-def test_a_finished_campaign_has_nothing_to_resume(
-    control: ControlFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finished_campaign_has_nothing_to_resume(control: ControlFiles, tmp_path: Path, capsys: Captured) -> None:
     chosen = begun(tmp_path, rows=4)
     assert run(["sweep", "resume"]) == ExitCode.OK
     assert capsys.readouterr().out == "nothing is left of any campaign\n"
@@ -253,7 +242,7 @@ def test_a_finished_campaign_has_nothing_to_resume(
 
 
 def test_what_was_imported_or_reproduces_another_is_not_what_a_resume_goes_on_with(
-    control: ControlFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    control: ControlFiles, tmp_path: Path, capsys: Captured
 ) -> None:
     begun(tmp_path, rows=4)
     again = {"sweep_document": "# made by `taxmeter reproduce t-1`\n", "plan": {}}
@@ -271,9 +260,7 @@ def test_what_was_imported_or_reproduces_another_is_not_what_a_resume_goes_on_wi
     assert "again reproduces another one; `taxmeter reproduce t-1` goes on with it by itself" in capsys.readouterr().err
 
 
-def test_a_campaign_that_runs_is_not_resumed(
-    control: ControlFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_campaign_that_runs_is_not_resumed(control: ControlFiles, tmp_path: Path, capsys: Captured) -> None:
     begun(tmp_path, rows=1)
     with driver(control, state(), stopping):
         assert run(["sweep", "resume"]) == ExitCode.NO_USABLE_HOST
@@ -281,7 +268,7 @@ def test_a_campaign_that_runs_is_not_resumed(
 
 
 def test_an_inventory_without_its_hosts_is_refused(
-    control: ControlFiles, tmp_path: Path, project: Path, capsys: pytest.CaptureFixture[str]
+    control: ControlFiles, tmp_path: Path, project: Path, capsys: Captured
 ) -> None:
     begun(tmp_path, rows=1)
     assert run(["sweep", "resume", "nothing"]) == ExitCode.USAGE

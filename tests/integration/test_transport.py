@@ -34,8 +34,9 @@ from orchestrator.scheduling import (
 )
 from orchestrator.store import Writer, read_origin
 from runners.contract import Task, TaskFiles, TrialRecord
+from tests.conftest import Patch
 from tests.recording import line_of
-from tests.scripted_campaign import Frozen, Kept, Lab, ready, sweep
+from tests.scripted_campaign import Kept, Lab, ready, sweep
 from tests.storing import fill
 
 
@@ -153,7 +154,7 @@ def plain(line: bytes) -> dict[str, Any]:
 
 
 def test_a_record_that_gives_no_row_is_the_problem_of_its_task_and_stays_on_its_host(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: Patch
 ) -> None:
     run, spoilt = FakeExecutor.run, []
 
@@ -185,7 +186,7 @@ def test_a_row_is_on_the_disk_before_its_record_is_told(lab: Lab) -> None:
     assert lab.rows() == [("h1", "ok", 1)] * 4
 
 
-def test_a_store_that_fails_leaves_the_records_on_their_host(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_fails_leaves_the_records_on_their_host(lab: Lab, monkeypatch: Patch) -> None:
     def fails(self: Writer, batches: object) -> None:
         raise StoreError("cannot write the journal")
 
@@ -200,7 +201,7 @@ def test_a_store_that_fails_leaves_the_records_on_their_host(lab: Lab, monkeypat
     assert lab.rows() == [("h1", "ok", 1)] * 2
 
 
-def test_a_call_of_the_engine_that_is_slow_is_no_silence(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_of_the_engine_that_is_slow_is_no_silence(lab: Lab, monkeypatch: Patch) -> None:
     run = FakeExecutor.run
 
     def slow(self: FakeExecutor, task: Task, directory: Path, stop: threading.Event) -> TaskOutcome:
@@ -210,19 +211,6 @@ def test_a_call_of_the_engine_that_is_slow_is_no_silence(lab: Lab, monkeypatch: 
     monkeypatch.setattr(FakeExecutor, "run", slow)
     lab.run(sweep(rounds=1), Kept(), [ready("h1")])
     assert lab.rows() == [("h1", "ok", 1)] * 2
-    assert lab.notices() == ""
-
-
-def test_a_driver_that_was_stopped_loses_nobody(lab: Lab) -> None:
-    paused = []
-
-    def pause(progress: object) -> None:
-        if isinstance(progress, TrialRecorded) and not paused:
-            paused.append(threading.Event().wait(2.5))  # as SIGSTOP does to it
-
-    lab.run(sweep(rounds=2), Frozen(), [ready("h1"), ready("h2")], pause)
-    assert paused
-    assert lab.rows() == [("h1", "ok", 1)] * 4 + [("h2", "ok", 1)] * 4
     assert lab.notices() == ""
 
 
@@ -250,7 +238,7 @@ def test_a_host_says_what_it_is_then_what_is_recorded_then_how_it_ended(request_
     assert (last.size, last.problem) == (len(data), None)
 
 
-def test_closing_the_stream_ends_the_task(request_: TaskRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_the_stream_ends_the_task(request_: TaskRequest, monkeypatch: Patch) -> None:
     stopped = threading.Event()
 
     def until_stopped(self: FakeExecutor, task: Task, directory: Path, stop: threading.Event) -> TaskOutcome:
@@ -342,7 +330,7 @@ def test_nothing_that_is_not_acknowledged_is_cleared(stored: tuple[Path, int], n
 
 
 def test_a_full_disk_is_waited_for_and_an_interrupt_leaves_what_waits_to_the_next_run(
-    small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_disk: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("orchestrator.store.ingest.RETRY_S", 0.1)
     lab, wanted, ballast = Lab(tmp_path, small_disk / "results"), sweep(rounds=15), small_disk / "ballast"

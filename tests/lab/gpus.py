@@ -10,24 +10,12 @@ _GPUS = "/run/lab/gpus"
 _PROGRAM = "/usr/local/bin/nvidia-smi"
 
 
-def uuid_of(number: int) -> str:
-    """The UUID of a simulated GPU."""
-    return f"GPU-{number + 1:08x}-1a2b-3c4d-5e6f-0123456789ab"
-
-
 @contextmanager
-def simulated_gpus(host: LabHost, count: int, divided: int | None = None) -> Iterator[tuple[str, ...]]:
-    """Gives a host GPUs for as long as the block lasts. They compute nothing. Yields their UUIDs.
-
-    Args:
-        host: of the lab.
-        count: how many.
-        divided: the number of one that is divided into parts.
-    """
-    uuids = tuple(uuid_of(number) for number in range(count))
+def simulated_gpus(host: LabHost, count: int) -> Iterator[tuple[str, ...]]:
+    """Gives a host so many GPUs for as long as the block lasts. They compute nothing. Yields their UUIDs."""
+    uuids = tuple(f"GPU-{number + 1:08x}-1a2b-3c4d-5e6f-0123456789ab" for number in range(count))
     lines = [
-        f"{uuid}, Simulated Ampere 80GB, 81920, 560.35.03, 00000000:{number + 16:02X}:00.0, "
-        f"{'Enabled' if number == divided else 'Disabled'}, 8.0"
+        f"{uuid}, Simulated Ampere 80GB, 81920, 560.35.03, 00000000:{number + 16:02X}:00.0, Disabled, 8.0"
         for number, uuid in enumerate(uuids)
     ]
     devices = " ".join(f"/dev/nvidia{number}" for number in range(count))

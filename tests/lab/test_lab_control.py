@@ -12,12 +12,7 @@ from orchestrator.store import Store
 from tests.lab.workshop import HOSTS, Workshop
 from tests.project import sleeps
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.lab,
-    pytest.mark.cluster,
-    pytest.mark.long,
-]
+pytestmark = [pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster, pytest.mark.long]
 
 LONGER = sleeps(rounds=4)
 """Eight trials of a second on every host, two in each task."""

@@ -20,7 +20,7 @@ from orchestrator.campaign.control import HostPhase
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
 from runners.contract import TaskFiles
-from tests.lab.faults import kill_agent, signal_worker
+from tests.lab.faults import kill_agent
 from tests.lab.host import LabHost
 from tests.lab.workshop import HOSTS, Workshop
 from tests.project import sleeps
@@ -135,13 +135,6 @@ def freeze_host(_: Workshop, host: LabHost) -> None:
     host.unpause()
 
 
-def freeze_worker(workshop: Workshop, host: LabHost) -> None:
-    """For longer than its task takes; whoever looks after the host kills it before it goes on."""
-    assert signal_worker(workshop, host, "STOP")
-    time.sleep(60)
-    signal_worker(workshop, host, "CONT")
-
-
 def cut_network(_: Workshop, host: LabHost) -> None:
     host.disconnect()
     time.sleep(SILENCE_S + 8)
@@ -159,14 +152,7 @@ FAULTS = [
     kill_agent,
     *(
         pytest.param(fault, marks=pytest.mark.long)
-        for fault in (
-            freeze_worker,
-            kill_engine,
-            kill_host,
-            freeze_host,
-            cut_network,
-            cut_network_for_long,
-        )
+        for fault in (kill_engine, kill_host, freeze_host, cut_network, cut_network_for_long)
     ),
 ]
 
@@ -247,12 +233,7 @@ def test_a_container_that_is_killed_costs_the_trial_that_ran(with_cluster: Works
             container.kill()
         assert sweep.end() == ExitCode.TRIALS_FAILED, sweep.said()
     statuses = Counter((row["host"], row["status"]) for row in workshop.rows())
-    assert statuses == {
-        ("h1", "ok"): TRIALS,
-        ("h3", "ok"): TRIALS,
-        ("h2", "ok"): TRIALS - 1,
-        ("h2", "crashed"): 1,
-    }
+    assert statuses == {("h1", "ok"): TRIALS, ("h3", "ok"): TRIALS, ("h2", "ok"): TRIALS - 1, ("h2", "crashed"): 1}
     assert len({row["trial_id"] for row in workshop.rows()}) == 3 * TRIALS
 
 

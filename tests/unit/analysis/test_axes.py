@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.analysis.axes import AXES, axes, axis, backend_text, columns_of, values_of, with_sweeps
+from orchestrator.analysis.axes import axes, axis, backend_text, values_of, with_sweeps
 from orchestrator.analysis.metrics import METRICS, default_metric, metric
 from orchestrator.analysis.tax import DERIVED
 from orchestrator.errors import ConfigurationError
@@ -13,10 +13,6 @@ ROW = {
     "workload_options": '{"mask":"ptb","size":"full"}', "sequence_length": None, "torch_version": None,
     "backend": "torch_compile", "backend_options": '{"mode":"reduce-overhead"}',
 }  # fmt: skip
-
-
-def test_every_axis_is_read_from_columns_that_there_are() -> None:
-    assert set(columns_of(AXES.values())) <= set(TRIALS.names)
 
 
 def test_values_are_those_that_people_name() -> None:

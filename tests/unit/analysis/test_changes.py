@@ -1,12 +1,13 @@
 """What else differs between then and now."""
 
 import json
-from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 
 from orchestrator.analysis import Change, changes
-from orchestrator.store import CAMPAIGNS, ENVIRONMENTS, SYSTEMS, TRIALS, campaign_row, environment_row, system_row
+from orchestrator.store import CAMPAIGNS, ENVIRONMENTS, SYSTEMS, TRIALS, environment_row, system_row
+from tests.storing import campaign, row
 
 SYSTEM_ROWS = [
     system_row("s1", "h1", {}, {"cpu": {"model_name": "EPYC", "microcode": "0x1"}, "private": {"boot_id": "b1"}}),
@@ -18,29 +19,20 @@ ENVIRONMENT_ROWS = [
 ]
 
 
-def trials(campaign: str, conditions: list[dict[str, object]], **more: object) -> pa.Table:
-    shared = {
-        "trial_key": "k", "campaign_id": campaign, "order": 1, "replicate": 0, "attempt": 1, "status": "ok",
-        "started_at": datetime(2026, 11, 20, tzinfo=UTC), "workload": "bert-base", "batch": 1, "backend": "eager",
-        "backend_options": "{}", "dtype": "float32", "device": "cpu", "threads": 2, "seed": 0, "protocol": "{}",
-        "timeout_s": 60.0, "method_version": 1, "contract_version": 1, "environment": "cpu", "environment_id": "e1",
-        "host": "lab1", "isolation": "docker", "system_id": "s1", "runner_sha256": "r1", "facts": "{}",
+def trials(of: str, conditions: list[dict[str, object]], **more: Any) -> pa.Table:
+    shared: dict[str, Any] = {
+        "campaign_id": of, "environment_id": "e1", "host": "lab1", "isolation": "docker", "system_id": "s1",
+        "runner_sha256": "r1", "facts": "{}",
     }  # fmt: skip
     rows = [
-        {**shared, "trial_id": f"{campaign}-{number}", "round": number, "conditions_before": json.dumps(one), **more}
-        for number, one in enumerate(conditions)
+        row(f"{of}-{number}", **{**shared, "round": number, "conditions_before": json.dumps(found), **more})
+        for number, found in enumerate(conditions)
     ]
     return pa.Table.from_pylist(rows, schema=TRIALS)
 
 
 def compared(then: pa.Table, now: pa.Table) -> tuple[Change, ...]:
-    campaigns = [
-        campaign_row(
-            name, datetime(2026, 11, 20, tzinfo=UTC), "s", sweep_document="", inventory_document="", plan_digest="",
-            planned_trials=1, taxmeter_version=version, git_commit=None,
-        )
-        for name, version in (("old", "0.1"), ("new", "0.2"))
-    ]  # fmt: skip
+    campaigns = [campaign(name, taxmeter_version=version) for name, version in (("old", "0.1"), ("new", "0.2"))]
     return changes(
         then,
         now,
@@ -69,9 +61,8 @@ def test_the_same_campaign_differs_in_nothing() -> None:
 
 
 def test_conditions_are_medians_without_counters_and_without_trifles() -> None:
-    then = trials(
-        "old", [{"load_1m": load, "cpu_steal_jiffies": 5, "cpu_clock_khz_mean": 3_000_000} for load in (0, 1, 9)]
-    )
+    quiet = {"cpu_steal_jiffies": 5, "cpu_clock_khz_mean": 3_000_000}
+    then = trials("old", [{"load_1m": load, **quiet} for load in (0, 1, 9)])
     now = trials("new", [{"load_1m": 4.0, "cpu_steal_jiffies": 900, "cpu_clock_khz_mean": 3_010_000}])
     found = [change for change in compared(then, now) if change.group == "conditions"]
     assert found == [Change("conditions", "load_1m", "1", "4")]

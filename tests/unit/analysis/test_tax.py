@@ -45,29 +45,19 @@ def taxed(*rows: dict[str, object]) -> list[dict[str, Any]]:
     return list(found.to_pylist())
 
 
-def floors(*rows: dict[str, object]) -> list[float | None]:
-    return [one["dispatch_floor_s"] for one in taxed(*rows)]
+REGIMES = (Regime.FRAMEWORK_BOUND, Regime.MIXED, Regime.MIXED, Regime.COMPUTE_BOUND)
 
 
-@pytest.mark.parametrize(
-    ("share", "expected"),
-    [(0.53, Regime.FRAMEWORK_BOUND), (0.52, Regime.MIXED), (0.48, Regime.MIXED), (0.47, Regime.COMPUTE_BOUND)],
-)
+@pytest.mark.parametrize(("share", "expected"), list(zip((0.53, 0.52, 0.48, 0.47), REGIMES, strict=True)))
 def test_on_a_cpu_the_regimes_are_of_the_floor_over_the_rest(share: float, expected: Regime) -> None:
-    load = 1 / (2 * share)
-    assert Load("cpu", Estimate(load, None, None, 1, 1)).regime is expected
-    [found] = taxed(row(0.004 * share, None))
-    assert found["regime"] == expected.value
+    assert Load("cpu", Estimate(1 / (2 * share), None, None, 1, 1)).regime is expected
+    assert [found["regime"] for found in taxed(row(0.004 * share, None))] == [expected.value]
 
 
-@pytest.mark.parametrize(
-    ("boundedness", "expected"),
-    [(1.2, Regime.FRAMEWORK_BOUND), (1.05, Regime.MIXED), (0.95, Regime.MIXED), (0.8, Regime.COMPUTE_BOUND)],
-)
+@pytest.mark.parametrize(("boundedness", "expected"), list(zip((1.2, 1.05, 0.95, 0.8), REGIMES, strict=True)))
 def test_on_a_gpu_the_regimes_are_of_dispatch_over_busy(boundedness: float, expected: Regime) -> None:
     assert Load("cuda", Estimate(1 / boundedness, None, None, 1, 1)).regime is expected
-    [found] = taxed({**PLACE, **GPU, "dispatch_s": boundedness * 0.0035})
-    assert found["regime"] == expected.value
+    assert taxed({**PLACE, **GPU, "dispatch_s": boundedness * 0.0035})[0]["regime"] == expected.value
 
 
 def test_a_regime_needs_the_whole_interval() -> None:
@@ -119,11 +109,6 @@ def test_what_grows_with_the_twin_is_no_floor() -> None:
     assert (found["regime"], found["boundedness"], found["tax_ratio"]) == ("compute-bound", None, None)
 
 
-@pytest.mark.parametrize("large_s", [None, 0.0010, 0.0011])
-def test_a_larger_twin_that_is_no_slower_takes_nothing_off(large_s: float | None) -> None:
-    assert floors(row(large_s=large_s)) == [pytest.approx(0.0011)]
-
-
 def test_twins_that_are_all_arithmetic_have_no_floor() -> None:
     [found] = taxed(row(large_s=0.0044))
     assert (found["dispatch_floor_s"], found["dispatch_floor_valid"], found["regime"]) == (None, False, None)
@@ -143,32 +128,30 @@ def test_a_floor_of_another_structure_says_nothing_about_the_trial(valid: bool |
     assert [found[name] for name in ("regime", "exposed_overhead_s", "framework_fraction")] == [None] * 3
 
 
-def test_the_least_of_either_twin_makes_the_line_of_a_structure() -> None:
-    assert floors(row(0.0011, 0.0020), row(0.0030, 0.0014)) == [pytest.approx(0.001)] * 2
-    alone, together = floors(row()), floors(row(), row(0.0011, 0.0040))
-    assert {*alone} == {*together}, "a disturbed large twin does not lower the floor"
-
-
-def test_what_is_not_proven_or_did_not_end_ok_counts_for_no_other() -> None:
-    disturbed = row(0.0001, 0.0001, dispatch_floor_valid=False)
-    assert floors(row(), disturbed)[0] == pytest.approx(0.001)
-    assert floors(disturbed) == [pytest.approx(0.0001)]
-    assert floors(row(), row(0.0001, 0.0001, status="wrong_output"))[0] == pytest.approx(0.001)
+ELSEWHERE = {
+    "campaign_id": "d", "system_id": "s2", "environment_id": "e2", "isolation": "docker", "method_version": 3,
+    "dispatch_floor_structure": "other",
+}  # fmt: skip
+LOW = row(0.0001, 0.0001)
+UNPROVEN = {**LOW, "dispatch_floor_valid": False}
 
 
 @pytest.mark.parametrize(
-    ("column", "value"),
+    ("rows", "floors"),
     [
-        ("campaign_id", "d"),
-        ("system_id", "s2"),
-        ("environment_id", "e2"),
-        ("isolation", "docker"),
-        ("method_version", 3),
-        ("dispatch_floor_structure", "other"),
+        *(([row(large_s=large_s)], [0.0011]) for large_s in (None, 0.0010, 0.0011)),  # a larger twin that is no slower
+        ([row(0.0011, 0.0020), row(0.0030, 0.0014)], [0.001, 0.001]),
+        ([row(), row(0.0011, 0.0040)], [0.001, 0.001]),  # a disturbed large twin does not lower the floor
+        ([row(), UNPROVEN], [0.001, 0.001]),
+        ([UNPROVEN], [0.0001]),
+        ([row(), {**LOW, "status": "wrong_output"}], [0.001, 0.001]),
+        *(([row(), row(0.0005, None, **{column: value})], [0.001, 0.0005]) for column, value in ELSEWHERE.items()),
     ],
 )
-def test_floors_are_never_pooled_over_campaigns_places_and_structures(column: str, value: object) -> None:
-    assert floors(row(), row(0.0005, None, **{column: value})) == [pytest.approx(0.001), 0.0005]
+def test_the_least_proven_of_either_twin_makes_the_floor_of_a_structure_in_a_campaign_and_place(
+    rows: list[dict[str, object]], floors: list[float]
+) -> None:
+    assert [found["dispatch_floor_s"] for found in taxed(*rows)] == pytest.approx(floors)
 
 
 def test_a_floor_is_that_of_the_campaign_whichever_trials_are_chosen() -> None:
@@ -180,7 +163,7 @@ def test_a_floor_is_that_of_the_campaign_whichever_trials_are_chosen() -> None:
 def test_the_tax_of_parallel_regions_is_what_threads_add_to_the_small_twin() -> None:
     threads = {"dispatch_floor_threads_s": 0.0016}
     found = taxed(row(**threads), row(**threads, dispatch_floor_valid=False), row())
-    assert [one["parallel_region_tax_s"] for one in found] == [pytest.approx(0.0005), None, None]
+    assert [row["parallel_region_tax_s"] for row in found] == [pytest.approx(0.0005), None, None]
 
 
 def test_on_a_gpu_the_slower_of_host_and_device_decides() -> None:

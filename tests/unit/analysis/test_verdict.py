@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.analysis.statistics import Estimate, mean_ratio, unpaired_ratio
+from orchestrator.analysis.statistics import Estimate, mean_ratio
 from orchestrator.analysis.verdict import MARGIN, Judgement, Verdict, judge_family, slower_beyond
 
 SESSIONS = 8
@@ -19,41 +19,26 @@ def judge(ratio: Estimate, margin: float = MARGIN) -> Judgement:
     return judge_family([ratio], margin)[0]
 
 
-def ratio(generator: np.random.Generator, spread: float, factor: float = 1.0, sessions: int = SESSIONS) -> Estimate:
+def same_twice(generator: np.random.Generator, spread: float) -> Estimate:
     """With the heavy tail that neighbours on a shared machine cause on either side."""
-    sides = generator.normal(size=(2, sessions)) + 0.5 * generator.exponential(size=(2, sessions))
-    return mean_ratio(math.log(factor) + spread * (sides[0] - sides[1]), samples=sessions)
+    sides = generator.normal(size=(2, SESSIONS)) + 0.5 * generator.exponential(size=(2, SESSIONS))
+    return mean_ratio(spread * (sides[0] - sides[1]), samples=SESSIONS)
 
 
 @pytest.mark.parametrize("spread", [0.005, 0.02, 0.1, 0.4])
 def test_the_same_thing_twice_is_called_different_as_often_as_the_level_says(spread: float) -> None:
     generator = np.random.default_rng(1)
-    different = sum(judge(ratio(generator, spread)).verdict.is_different for _ in range(1000))
+    different = sum(judge(same_twice(generator, spread)).verdict.is_different for _ in range(1000))
     assert 20 <= different <= 70
 
 
 def test_a_family_of_ratios_raises_no_more_alarms_than_one() -> None:
     generator = np.random.default_rng(2)
-    families = [[ratio(generator, 0.3) for _ in range(10)] for _ in range(300)]
+    families = [[same_twice(generator, 0.3) for _ in range(10)] for _ in range(300)]
     together = sum(any(one.verdict.is_different for one in judge_family(family)) for family in families)
     alone = sum(any(judge(one).verdict.is_different for one in family) for family in families)
     assert 2 <= together <= 24
     assert alone > 3 * together
-
-
-@pytest.mark.parametrize(("factor", "expected"), [(1.1, Verdict.FASTER), (1 / 1.1, Verdict.SLOWER)])
-def test_ten_percent_are_found_in_eight_sessions(factor: float, expected: Verdict) -> None:
-    generator = np.random.default_rng(3)
-    verdicts = [judge(ratio(generator, 0.02, factor)).verdict for _ in range(200)]
-    assert verdicts.count(expected) >= 190
-
-
-def test_a_small_difference_that_is_proven_is_both() -> None:
-    generator = np.random.default_rng(4)
-    small = [ratio(generator, 0.001, 1.02) for _ in range(50)]
-    assert {judge(one).verdict for one in small} == {Verdict.SLIGHTLY_FASTER}
-    assert {judge(one, margin=0.01).verdict for one in small} == {Verdict.FASTER}
-    assert judge(ratio(generator, 0.001, 1 / 1.02)).verdict is Verdict.SLIGHTLY_SLOWER
 
 
 @pytest.mark.parametrize(
@@ -62,6 +47,8 @@ def test_a_small_difference_that_is_proven_is_both() -> None:
         (interval(1.0, 0.98, 1.02), Verdict.EQUIVALENT),
         (interval(1.0, 0.9, 1.1), Verdict.UNDECIDED),
         (interval(1.02, 1.01, 1.04), Verdict.FASTER),
+        (interval(1.02, 1.01, 1.029), Verdict.SLIGHTLY_FASTER),
+        (interval(0.98, 0.971, 0.99), Verdict.SLIGHTLY_SLOWER),
         (interval(1.5, None, None), Verdict.UNDECIDED),
         (interval(1.5, 1.5, 1.5), Verdict.FASTER),
         (interval(0.5, 0.5, 0.5), Verdict.SLOWER),
@@ -70,6 +57,10 @@ def test_a_small_difference_that_is_proven_is_both() -> None:
 )
 def test_the_interval_decides(found: Estimate, expected: Verdict) -> None:
     assert judge(found).verdict is expected
+
+
+def test_whoever_wants_another_margin_says_so() -> None:
+    assert judge(interval(1.02, 1.01, 1.029), margin=0.01).verdict is Verdict.FASTER
 
 
 @pytest.mark.parametrize("centre", [0.5, 0.98, 1.0, 1.02, 2.0])
@@ -95,12 +86,6 @@ def test_what_has_no_interval_counts_for_nothing_in_a_family() -> None:
     assert judged[0] == judge(doubtful)
     assert judged[1] == Judgement(Verdict.UNDECIDED, None, None)
     assert judge_family([]) == ()
-
-
-def test_an_unpaired_ratio_is_judged_by_its_own_degrees_of_freedom() -> None:
-    generator = np.random.default_rng(6)
-    found = [judge(unpaired_ratio(*generator.lognormal(0, 0.05, (2, 3)), samples=1)) for _ in range(1000)]
-    assert sum(one.verdict.is_different for one in found) <= 60
 
 
 @pytest.mark.parametrize(("value", "half"), [(1.10, 0.15), (1.0, 0.05), (1.02, 0.05), (1.25, 0.4)])

@@ -14,7 +14,7 @@ SMALL = Campaign(groups=3, backends=3)
 
 
 @pytest.mark.parametrize("name", INTERVALS)
-@pytest.mark.parametrize(("processes", "cv"), [(3, 0.03), (10, 0.01)])
+@pytest.mark.parametrize(("processes", "cv"), [(3, 0.03), (5, 0.1), (6, 0.01), (7, 0.1), (8, 0.01), (10, 0.01)])
 def test_intervals_without_sessions_hold_the_truth(name: str, processes: int, cv: float) -> None:
     runs = 1000
     share = covered(INTERVALS[name], np.random.default_rng(11), Noise(cv), processes, runs)

@@ -43,25 +43,17 @@ def test_a_name_out_of_a_store_leads_nowhere_else(tmp_path: Path, name: str) -> 
             refuses()
 
 
-@pytest.mark.parametrize(
-    "plan",
-    [
-        "{",
-        "[]",
-        "{}",
-        "[" * 10_000,
-        '{"tasks": 1}',
-        '{"tasks": [{"host": 1}], "skips": [], "unmatched": [], "places": {}}',
-    ],
-)
+PLANS = ["{", "[]", "{}", "[" * 10_000, '{"tasks": 1}']
+
+
+@pytest.mark.parametrize("plan", [*PLANS, '{"tasks": [{"host": 1}], "skips": [], "unmatched": [], "places": {}}'])
 def test_a_plan_that_cannot_be_read_keeps_nobody_from_starting_anew(stored: Stored, plan: str) -> None:
     begun = stored.begin(WANTED, HOST)
     [row] = stored.store.campaigns().to_pylist()
     told: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        spoilt = stored.store.campaigns().set_column(
-            stored.store.campaigns().schema.get_field_index("plan"), "plan", [[plan]]
-        )
+        whole = stored.store.campaigns()
+        spoilt = whole.set_column(whole.schema.get_field_index("plan"), "plan", [[plan]])
         patch.setattr(type(stored.store), "campaigns", lambda _store: spoilt)
         chosen = choose_campaign(WANTED, [HOST], stored.store, ResumePolicy.AUTO, tell=told.append)
     assert chosen.is_new
@@ -112,17 +104,23 @@ def merged(tmp_path: Path, in_project: Path) -> str:
     return begun.campaign_id
 
 
-def test_a_campaign_of_another_store_goes_on_only_on_hosts_that_the_user_names(
-    merged: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    reached: list[Host] = []
+@pytest.fixture
+def reached(monkeypatch: pytest.MonkeyPatch) -> list[Host]:
+    """The hosts that a resume would reach; none is."""
+    hosts: list[Host] = []
 
-    def none(hosts: Mapping[str, Host], *_: object) -> None:
-        reached.extend(hosts.values())
+    def none(known: Mapping[str, Host], *_: object) -> None:
+        hosts.extend(known.values())
         raise NoUsableHostError("nobody is reached in this test")
 
     monkeypatch.setattr("orchestrator.cli.sweep.open_hosts", none)
     monkeypatch.setattr("orchestrator.cli.sweep.refuse_other_locks", lambda *_: None)
+    return hosts
+
+
+def test_a_campaign_of_another_store_goes_on_only_on_hosts_that_the_user_names(
+    merged: str, reached: list[Host], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     command = ["sweep", "resume", merged, "--results", str(tmp_path / "results")]
     assert run(command) == ExitCode.USAGE
     told = capsys.readouterr().err
@@ -136,16 +134,8 @@ def test_a_campaign_of_another_store_goes_on_only_on_hosts_that_the_user_names(
 
 
 def test_a_copied_store_leads_nobody_to_the_hosts_of_its_inventory(
-    merged: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    merged: str, reached: list[Host], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    reached: list[Host] = []
-
-    def none(hosts: Mapping[str, Host], *_: object) -> None:
-        reached.extend(hosts.values())
-        raise NoUsableHostError("nobody is reached in this test")
-
-    monkeypatch.setattr("orchestrator.cli.sweep.open_hosts", none)
-    monkeypatch.setattr("orchestrator.cli.sweep.refuse_other_locks", lambda *_: None)
     copied = tmp_path / "theirs"
     for campaign in ([], [merged]):
         assert run(["sweep", "resume", *campaign, "--results", str(copied)]) == ExitCode.USAGE

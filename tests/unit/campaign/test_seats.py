@@ -100,10 +100,7 @@ def test_a_row_names_its_gpu_where_a_host_has_several_kinds(task: Callable[[str,
 
 def facts(cores: tuple[int, ...] = CORES) -> HostFacts:
     """A machine with two GPUs of two kinds."""
-    gpus = (
-        GpuFacts("NVIDIA A100-SXM4-80GB", "8.0", 80 * 2**30),
-        GpuFacts("Tesla T4", "7.5", 16 * 2**30),
-    )
+    gpus = (GpuFacts("NVIDIA A100-SXM4-80GB", "8.0", 80 * 2**30), GpuFacts("Tesla T4", "7.5", 16 * 2**30))
     told = ("x86_64", None, gpus, "560.1", None, TOPOLOGY, Isolation.PROCESS, "for a test", None, "/work")
     return HostFacts("here", cores, 2**33, *told)
 
@@ -121,11 +118,7 @@ def planned(tmp_path: Path, project: Path, settings: str, found: HostFacts) -> P
     [
         ("exclusive: host", [("GPU-a", CORES)], ["NVIDIA A100-SXM4-80GB"]),
         ('exclusive: host, gpus: ["GPU-b"]', [("GPU-b", CORES)], ["Tesla T4"]),
-        (
-            "exclusive: gpu",
-            [("GPU-a", (0, 1, 2, 3)), ("GPU-b", (4, 5, 6, 7))],
-            ["NVIDIA A100-SXM4-80GB", "Tesla T4"],
-        ),
+        ("exclusive: gpu", [("GPU-a", (0, 1, 2, 3)), ("GPU-b", (4, 5, 6, 7))], ["NVIDIA A100-SXM4-80GB", "Tesla T4"]),
         ("exclusive: gpu, gpus: []", [(None, CORES)], []),
     ],
 )

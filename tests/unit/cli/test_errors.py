@@ -18,24 +18,22 @@ from orchestrator.errors import ExitCode
 from orchestrator.hosts.lock import HostLock, this_machine_to_ourselves
 from orchestrator.store import Attempt
 from runners.contract import Status
+from tests.conftest import PROJECT
 
-PROJECT = Path(__file__).parents[3]
+Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
 def project_copy(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     # A sweep that runs on this machine meanwhile holds the lock in the usual place.
-    monkeypatch.setattr(
-        sys.modules["orchestrator.hosts.lock"],
-        "HOST_LOCK",
-        HostLock(directory=tmp_path_factory.mktemp("locks")),
-    )
+    lock = HostLock(directory=tmp_path_factory.mktemp("locks"))
+    monkeypatch.setattr(sys.modules["orchestrator.hosts.lock"], "HOST_LOCK", lock)
     for name in ("hostinventory.yaml", "sweeps/quickstart.yaml", "docker/images.yaml"):
         target = tmp_path / name
         target.parent.mkdir(exist_ok=True)
         target.write_text((PROJECT / name).read_text())
-    (tmp_path / "docker" / "environments").symlink_to(PROJECT / "docker" / "environments")
-    (tmp_path / "docker" / "Dockerfile").symlink_to(PROJECT / "docker" / "Dockerfile")
+    for name in ("docker/environments", "docker/Dockerfile"):
+        (tmp_path / name).symlink_to(PROJECT / name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
     return tmp_path
@@ -47,13 +45,13 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def one_error_line(capsys: pytest.CaptureFixture[str]) -> str:
+def one_error_line(capsys: Captured) -> str:
     captured = capsys.readouterr()
     assert captured.err.count("\n") == 1, captured.err
     return captured.err
 
 
-def test_a_plan_is_printed_and_nothing_runs(project_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_is_printed_and_nothing_runs(project_copy: Path, capsys: Captured) -> None:
     assert run(["sweep", "plan"]) == ExitCode.OK
     printed = capsys.readouterr().out
     assert "at least 57 trials, about " in printed
@@ -61,82 +59,55 @@ def test_a_plan_is_printed_and_nothing_runs(project_copy: Path, capsys: pytest.C
     assert sorted(path.name for path in project_copy.iterdir()) == ["docker", "hostinventory.yaml", "sweeps"]
 
 
+SWEEP, HOSTS = "sweeps/quickstart.yaml", "hostinventory.yaml"
+ELSEWHERE = (HOSTS, "connection: local", "connection: ssh\n    address: 127.0.0.1.invalid")
+NO_CONTAINERS = (HOSTS, "executor: auto", "executor: process")
+TOO_FEW_CORES = (HOSTS, "reserved_cores: 0", "reserved_cores: 4096")
+ANOTHER = (HOSTS, "site: here\n", "site: here\n  other: {connection: ssh, address: 127.0.0.1, port: 1}\n")
+USAGE, UNUSABLE = ExitCode.USAGE, ExitCode.NO_USABLE_HOST
+
+
 @pytest.mark.parametrize("command", ["plan", "run"])
 @pytest.mark.parametrize(
-    ("file", "old", "new", "expected"),
+    ("edits", "code", "words"),
     [
-        ("sweeps/quickstart.yaml", "budget:", "bugdet:", "sweeps/quickstart.yaml:16: bugdet: unknown key"),
-        ("sweeps/quickstart.yaml", "eager, ", "eagre, ", "backends.0: unknown backend eagre; did you mean eager?"),
-        (
-            "sweeps/quickstart.yaml",
-            "[cpu]",
-            "[cup]",
-            "quickstart.yaml:4: environments: unknown environment cup; did you mean cpu?",
-        ),
-        ("sweeps/quickstart.yaml", "seed: 2023", "seed: [2023", "not valid YAML"),
-        ("hostinventory.yaml", "labels:", "lables:", "hosts.this-machine.lables: unknown key; did you mean labels?"),
-        (
-            "hostinventory.yaml",
-            "reserved_cores: 0",
-            "reserved_cores: 4096",
-            "hostinventory.yaml:11: hosts.this-machine.reserved_cores: 4096 cores are reserved, but the host has ",
-        ),
+        ([(SWEEP, "budget:", "bugdet:")], USAGE, f"{SWEEP}:16: bugdet: unknown key"),
+        ([(SWEEP, "[cpu]", "[cup]")], USAGE, f"{SWEEP}:4: environments: unknown environment cup; did you mean cpu?"),
+        ([(SWEEP, "seed: 2023", "seed: [2023")], USAGE, "not valid YAML"),
+        ([TOO_FEW_CORES], USAGE, f"{HOSTS}:11: hosts.this-machine.reserved_cores: 4096 cores are reserved, but"),
+        ([ELSEWHERE, NO_CONTAINERS], USAGE, f"{HOSTS}:10: hosts.this-machine.executor: executor process does without"),
+        ([ELSEWHERE, NO_CONTAINERS], USAGE, "write `executor: docker`, or leave it out with --limit '!this-machine'"),
+        ([ELSEWHERE, ANOTHER], UNUSABLE, "no host can be used: this-machine: unreachable (Could not resolve hostname"),
+        ([ELSEWHERE, ANOTHER], UNUSABLE, "; other: unreachable (connect to host 127.0.0.1 port 1"),
     ],
 )
-def test_a_typo_gives_one_line_and_exit_code_2(
-    project_copy: Path, capsys: pytest.CaptureFixture[str], command: str, file: str, old: str, new: str, expected: str
+def test_what_is_wrong_is_one_line_and_leaves_no_store(
+    project_copy: Path, capsys: Captured, command: str, edits: list[tuple[str, str, str]], code: ExitCode, words: str
 ) -> None:
-    edit(project_copy / file, old, new)
-    assert run(["sweep", command]) == ExitCode.USAGE
-    assert expected in one_error_line(capsys)
-    assert not (project_copy / "results").exists()
-
-
-@pytest.mark.parametrize("command", ["plan", "run"])
-def test_a_host_elsewhere_needs_containers(
-    project_copy: Path, capsys: pytest.CaptureFixture[str], command: str
-) -> None:
-    edit(project_copy / "hostinventory.yaml", "connection: local", "connection: ssh\n    address: 127.0.0.1.invalid")
-    edit(project_copy / "hostinventory.yaml", "executor: auto", "executor: process")
-    assert run(["sweep", command]) == ExitCode.USAGE
-    said = one_error_line(capsys)
-    assert "hostinventory.yaml:10: hosts.this-machine.executor: executor process does without containers, " in said
-    assert "write `executor: docker`, or leave it out with --limit '!this-machine'" in said
-
-
-@pytest.mark.parametrize("command", ["plan", "run"])
-def test_hosts_of_which_none_can_be_reached_are_each_named_with_the_reason(
-    project_copy: Path, capsys: pytest.CaptureFixture[str], command: str
-) -> None:
-    more = "  other:\n    connection: ssh\n    address: 127.0.0.1\n    port: 1\n"
-    edit(project_copy / "hostinventory.yaml", "connection: local", "connection: ssh\n    address: 127.0.0.1.invalid")
-    edit(project_copy / "hostinventory.yaml", "      site: here\n", f"      site: here\n{more}")
-    assert run(["sweep", command]) == ExitCode.NO_USABLE_HOST
-    said = one_error_line(capsys)
-    assert "no host can be used: this-machine: unreachable (Could not resolve hostname" in said
-    assert "; other: unreachable (connect to host 127.0.0.1 port 1" in said
+    for file, old, new in edits:
+        edit(project_copy / file, old, new)
+    assert run(["sweep", command]) == code
+    assert words in one_error_line(capsys)
     assert not (project_copy / "results").exists()
 
 
 def test_the_store_of_a_sweep_elsewhere_must_lie_in_the_project(
-    project_copy: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    project_copy: Path, tmp_path_factory: pytest.TempPathFactory, capsys: Captured
 ) -> None:
-    edit(project_copy / "hostinventory.yaml", "connection: local", "connection: ssh\n    address: 127.0.0.1.invalid")
+    edit(project_copy / HOSTS, *ELSEWHERE[1:])
     outside = tmp_path_factory.mktemp("outside")
     assert run(["sweep", "run", "--results", str(outside)]) == ExitCode.USAGE
     assert f"writes its store inside the project, {project_copy}; name a directory" in one_error_line(capsys)
 
 
-def test_a_demanded_engine_that_is_down_is_no_usable_host(
-    project_copy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    edit(project_copy / "hostinventory.yaml", "executor: auto", "executor: docker")
+def test_a_demanded_engine_that_is_down_is_no_usable_host(project_copy: Path, capsys: Captured) -> None:
+    edit(project_copy / HOSTS, "executor: auto", "executor: docker")
     assert run(["sweep", "run"]) == ExitCode.NO_USABLE_HOST
     assert "executor is docker, but no Docker engine answers" in one_error_line(capsys)
 
 
-def test_a_host_that_is_drained_takes_no_trials(project_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    edit(project_copy / "hostinventory.yaml", "connection: local", "connection: local\n    state: drain")
+def test_a_host_that_is_drained_takes_no_trials(project_copy: Path, capsys: Captured) -> None:
+    edit(project_copy / HOSTS, "connection: local", "connection: local\n    state: drain")
     assert run(["sweep", "plan"]) == ExitCode.NO_USABLE_HOST
     captured = capsys.readouterr()
     assert captured.out == "this-machine: its state is drain, so it takes no new trials\n"
@@ -145,9 +116,9 @@ def test_a_host_that_is_drained_takes_no_trials(project_copy: Path, capsys: pyte
 
 @pytest.mark.parametrize("command", ["plan", "run"])
 def test_labels_that_no_host_has_stop_the_sweep_before_anything_is_built(
-    project_copy: Path, capsys: pytest.CaptureFixture[str], command: str
+    project_copy: Path, capsys: Captured, command: str
 ) -> None:
-    edit(project_copy / "sweeps" / "quickstart.yaml", "seed: 2023", "seed: 2023\ntargets: {gpu: H100}")
+    edit(project_copy / SWEEP, "seed: 2023", "seed: 2023\ntargets: {gpu: H100}")
     assert run(["sweep", command]) == ExitCode.NO_USABLE_HOST
     assert "this-machine: label gpu is not set, not H100" in one_error_line(capsys)
     made = [path.name for path in (project_copy / ".taxmeter").rglob("*") if path.is_file()]
@@ -167,9 +138,7 @@ def test_the_exit_code_comes_from_all_trials_of_the_campaign(statuses: list[Stat
     assert exit_code([Attempt(1, status) for status in statuses]) == expected
 
 
-def test_two_sweeps_and_a_task_of_a_cluster_exclude_each_other(
-    project_copy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_sweeps_and_a_task_of_a_cluster_exclude_each_other(project_copy: Path, capsys: Captured) -> None:
     lock: HostLock = sys.modules["orchestrator.hosts.lock"].HOST_LOCK
     task = replace(lock, part="GPU-1")  # as a worker of an agent holds it, whoever runs that
     with task.hold() as held:
@@ -194,29 +163,25 @@ def test_two_sweeps_and_a_task_of_a_cluster_exclude_each_other(
     ("arguments", "expected"),
     [
         (["sweep", "plan", "--limit", "a100"], "no host is called a100; known: this-machine"),
-        (["reproduce", "abc"], "no such store"),
+        (["reproduce", "abc", "--results", "none"], "no such store"),
+        (["reproduce", "abc"], "no trial and no campaign is called 'abc'"),
     ],
 )
-def test_what_is_not_there_is_one_line(
-    project_copy: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
+def test_what_is_not_there_is_one_line_and_nothing_runs(
+    project_copy: Path, capsys: Captured, arguments: list[str], expected: str
 ) -> None:
+    (project_copy / "results").mkdir()
     assert run(arguments) == ExitCode.USAGE
     assert expected in one_error_line(capsys)
-
-
-def test_reproducing_an_unknown_id_runs_nothing(project_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (project_copy / "results").mkdir()
-    assert run(["reproduce", "abc"]) == ExitCode.USAGE
-    assert "no trial and no campaign is called 'abc'" in one_error_line(capsys)
     assert list((project_copy / "results").iterdir()) == []
 
 
-def test_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_command(capsys: Captured) -> None:
     assert run(["swep"]) == ExitCode.USAGE
     assert "No such command 'swep'" in capsys.readouterr().err
 
 
-def test_the_facts_of_this_machine_are_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_facts_of_this_machine_are_json(capsys: Captured) -> None:
     assert run(["hosts", "facts"]) == ExitCode.OK
     assert '"system_id"' in capsys.readouterr().out
 

@@ -9,17 +9,9 @@ from orchestrator.environments import BuiltImage
 from orchestrator.errors import ExitCode
 
 IMAGE = BuiltImage(
-    reference="taxmeter/cpu:1",
-    image_id="sha256:" + "1" * 64,
-    repo_digest=None,
-    layers=("sha256:" + "2" * 64,),
-    lock_sha256="0" * 64,
-    recipe_sha256="12" * 32,
-    base="x",
-    config_sha256="c" * 64,
-    versions={"torch": "2.13.0"},
-    facts={},
-)
+    reference="taxmeter/cpu:1", image_id="sha256:" + "1" * 64, repo_digest=None, layers=("sha256:" + "2" * 64,),
+    lock_sha256="0" * 64, recipe_sha256="12" * 32, base="x", config_sha256="c" * 64, versions={"torch": "2"}, facts={},
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

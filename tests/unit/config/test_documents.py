@@ -9,12 +9,13 @@ from syrupy.assertion import SnapshotAssertion
 from orchestrator.config import load_inventory, load_sweep
 from orchestrator.config.documents import MAX_BYTES, Source
 from orchestrator.errors import ConfigurationError
+from tests.conftest import PROJECT
 from tests.refusals import refusal, replaced
 
 # each list is nine times the one before it
 ALIASES = b"".join(f"{key}: &{key} [{', '.join([f'*{before}'] * 9)}]\n".encode() for before, key in pairwise("abcdef"))
-SWEEP = (Path(__file__).parents[2] / "data" / "rounds.yaml").read_text()
-INVENTORY = (Path(__file__).parents[3] / "hostinventory.yaml").read_text()
+SWEEP = (PROJECT / "tests" / "data" / "rounds.yaml").read_text()
+INVENTORY = (PROJECT / "hostinventory.yaml").read_text()
 MISTAKES = (
     ("rounds: 3", "ronds: 3"),
     ("onnxruntime]", "onxruntime]"),
@@ -29,11 +30,14 @@ MISTAKES = (
     ("seed: 2023", "seed: 2023: 1"),
     ("seed: 2023", "seed: 2023\nseed: 1"),
     ("seed: 2023", "seed: [1"),
+    ("seed: 2023", "targets: each-gpu"),
+    ("seed: 2023", "targets: {gpu: 4}"),
     ("batch: 1}", "batch: 16}"),
     ("image_size: 224", "image_size: 2024-01-01"),
     ("image_size: 224", "sequence_length: 224"),
     ("torchscript,", "{name: torchscript, options: {freze: true}},"),
     ("torchscript,", "{name: torchscript, options: {freeze: 1}},"),
+    ("torchscript,", "{name: torchscript, environments: cpus},"),
     ("warmup_max_ms: 1500", "warmup_max_ms: 15"),
     ("  cycles: 10", "  cycles: 4"),
     ("version: 1", "version: 2"),

@@ -150,11 +150,8 @@ def test_the_runner_knows_what_to_import_without_running_the_file(sweep: Path) -
 def test_a_function_with_the_parameter_shrunk_has_a_twin(sweep: Path) -> None:
     spec = trials(sweep)[0].spec
     twin = make_workload(spec).shrunk()
-    assert (twin.batch, twin.options["shrunk"], twin.options["hidden_size"]) == (
-        2,
-        True,
-        spec.workload.options["hidden_size"],
-    )
+    width = spec.workload.options["hidden_size"]
+    assert (twin.batch, twin.options["shrunk"], twin.options["hidden_size"]) == (2, True, width)
     (sweep.parent / "mine.py").write_text(MLP.replace(", shrunk=False", "").replace("shrunk", "False"))
     with pytest.raises(Unsupported, match=r"build of mine\.py has no parameter shrunk"):
         make_workload(trials(sweep)[0].spec).shrunk()

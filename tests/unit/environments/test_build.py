@@ -1,6 +1,5 @@
 """Which base is taken, with a scripted engine, and which client builds."""
 
-import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,7 +7,7 @@ import pytest
 from docker.errors import APIError, ImageNotFound
 
 from orchestrator.environments import Catalogue, build
-from orchestrator.environments.build import ensure_base, find_builder
+from orchestrator.environments.build import Builder, ensure_base, find_builder
 from orchestrator.errors import InfrastructureError
 
 UNREACHABLE = 'Get "https://registry.invalid/v2/": dial tcp: lookup registry.invalid: no such host'
@@ -16,12 +15,11 @@ ENTRY = Catalogue.load(Path(__file__).parents[3] / "docker/images.yaml").entry("
 BASE = ENTRY.base, ENTRY.debian_suite
 
 
-class Images:
-    """An engine's images; `answer` is what a pull ends with."""
+class Engine:
+    """Has these images; `answer` is what a pull ends with."""
 
-    def __init__(self, known: list[str], answer: str | None) -> None:
-        self.known = known
-        self.answer = answer
+    def __init__(self, *known: str, answer: str | None = None) -> None:
+        self.known, self.answer, self.images = list(known), answer, self
 
     def get(self, reference: str) -> SimpleNamespace:
         if reference not in self.known:
@@ -32,11 +30,6 @@ class Images:
         if self.answer is not None:
             raise APIError("500 Server Error", explanation=self.answer)
         self.known.append(reference)
-
-
-class Engine:
-    def __init__(self, *known: str, answer: str | None = None) -> None:
-        self.images = Images(list(known), answer)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +47,7 @@ def test_the_pinned_base_is_taken_wherever_possible(
     said: list[str] = []
     engine = Engine(*known, answer=answer)
     assert ensure_base(*BASE, engine, said.append) == expected
-    assert expected in engine.images.known
+    assert expected in engine.known
     assert all(part in line for part, line in zip(told, said, strict=True))
 
 
@@ -90,19 +83,16 @@ def fake_docker(directory: Path, version: str, *, buildx: bool) -> str:
     return str(client)
 
 
-def test_a_client_with_buildx_is_taken(tmp_path: Path):
-    client = fake_docker(tmp_path / "a", "Docker version 28.2.2, build e6534b4", buildx=True)
-    builder = find_builder(str(tmp_path / "a"))
-    assert builder.command[:3] == (client, "buildx", "build")
-    assert builder.environment == ()
-
-
-def test_a_new_client_without_buildx_is_passed_over_for_an_old_one(tmp_path: Path):
+def test_the_first_client_that_builds_with_buildkit_is_taken(tmp_path: Path):
+    """With buildx, or as old as to build without it."""
     fake_docker(tmp_path / "a", "Docker version 28.2.2, build e6534b4", buildx=False)
     old = fake_docker(tmp_path / "b", "Docker version 20.10.24+dfsg1, build 297e128", buildx=False)
-    builder = find_builder(f"{tmp_path / 'a'}{os.pathsep}{tmp_path / 'b'}")
-    assert builder.command == (old, "build")
-    assert builder.environment == (("DOCKER_BUILDKIT", "1"),)
+    new = fake_docker(tmp_path / "c", "Docker version 28.2.2, build e6534b4", buildx=True)
+    assert find_builder(f"{tmp_path}/a:{tmp_path}/b:{tmp_path}/c") == Builder(
+        (old, "build"), (("DOCKER_BUILDKIT", "1"),)
+    )
+    builder = find_builder(f"{tmp_path}/a:{tmp_path}/c:{tmp_path}/b")
+    assert (builder.command[:3], builder.environment) == ((new, "buildx", "build"), ())
 
 
 def test_clients_that_cannot_build_are_named(tmp_path: Path):
@@ -111,4 +101,4 @@ def test_clients_that_cannot_build_are_named(tmp_path: Path):
     docker = fake_docker(tmp_path / "a", "Docker version 28.2.2, build e6534b4", buildx=False)
     podman = fake_docker(tmp_path / "b", "podman version 4.3.1", buildx=False)
     with pytest.raises(InfrastructureError, match=f"tried {docker}, {podman}.*buildx"):
-        find_builder(f"{tmp_path / 'a'}{os.pathsep}{tmp_path / 'b'}")
+        find_builder(f"{tmp_path}/a:{tmp_path}/b")

@@ -2,6 +2,7 @@
 
 import fcntl
 import sys
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -55,27 +56,16 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
 def record(entry: EnvironmentEntry, **changes: Any) -> BuiltImage:
     found = identity_of(an_image(entry))
     image = BuiltImage(
-        reference=reference_of(entry),
-        image_id=found.image_id,
-        repo_digest=None,
-        layers=found.layers,
-        lock_sha256="0",
-        recipe_sha256=recipe_sha256(entry),
-        base="x",
-        config_sha256=found.config_sha256,
-        versions={"a": "1"},
-        facts={},
-    ).model_copy(update=changes)
+        reference=reference_of(entry), image_id=found.image_id, repo_digest=None, layers=found.layers,
+        lock_sha256="0", recipe_sha256=recipe_sha256(entry), base="x", config_sha256=found.config_sha256,
+        versions={"a": "1"}, facts={},
+    ).model_copy(update=changes)  # fmt: skip
     record_built_image(entry, image)
     return image
 
 
 def recorded(entry: EnvironmentEntry) -> BuiltImage:
     return read_built_images(entry.directory / "images.yaml")["tiny"]
-
-
-def must_not_be(*_: object) -> Any:
-    pytest.fail("this must not be reached")
 
 
 @pytest.mark.parametrize("meanwhile", [{}, {"versions": {"a": "2"}}, {"layers": ("sha256:" + "f" * 64,)}])
@@ -115,7 +105,7 @@ def test_what_is_not_in_the_catalogue_any_more_is_known_before_anything_is_pushe
 ):
     record(entry)
     record_built_image(entry.model_copy(update={"name": "gone"}), recorded(entry))
-    monkeypatch.setattr(registry, "push_image", must_not_be)
+    monkeypatch.setattr(registry, "push_image", lambda *_: pytest.fail("something was pushed"))
     with pytest.raises(ConfigurationError, match="unknown environment gone"):
         push_images([], catalogue, "lab:5000", print)
 
@@ -141,7 +131,7 @@ def test_a_loaded_image_is_recorded(
     if known:
         record(entry, repo_digest="lab:5000/x@sha256:1")
     engine.arrives = an_image(entry)
-    reference = load_environment(archive(tmp_path / "i.tar", an_image(entry)), catalogue, None, print)
+    reference = load_environment(archive(tmp_path / "i.tar", engine.arrives), catalogue, None, print)
     assert engine.named[reference] == an_image(entry)
     assert recorded(entry).identity == identity_of(an_image(entry))
     assert recorded(entry).versions == {"a": "1"}
@@ -153,7 +143,7 @@ def test_another_image_than_the_recorded_one_is_loaded_only_if_it_is_accepted(
 ):
     before = record(entry, repo_digest="lab:5000/x@sha256:1")
     engine.arrives = an_image(entry, "c")
-    file = archive(tmp_path / "i.tar", an_image(entry, "c"))
+    file = archive(tmp_path / "i.tar", engine.arrives)
     with pytest.raises(ConfigurationError, match=r"another image of tiny than .*layer 2 of 2: .*--accept takes this"):
         load_environment(file, catalogue, None, print)
     assert engine.named == {}
@@ -235,17 +225,6 @@ def test_what_is_no_registry(bad: str) -> None:
         check_registry(bad)
 
 
-class Clock:
-    """Goes on by `step` at each look."""
-
-    def __init__(self, step: float) -> None:
-        self.now, self.step = 0.0, step
-
-    def __call__(self) -> float:
-        self.now += self.step
-        return self.now
-
-
 def pushing(layer: str, current: int, total: int, status: str = "Pushing") -> dict[str, object]:
     return {"status": status, "id": layer, "progressDetail": {"current": current, "total": total}}
 
@@ -256,18 +235,14 @@ def test_progress_sums_the_layers_and_leaves_out_unpacking() -> None:
         *(pushing("a", 1_000_000, 4_000_000), pushing("b", 2_000_000, 6_000_000)),
         *(pushing("b", 1, 6_000_000, "Extracting"), {"status": "Pushed", "id": "a"}),
     ]
-    follow(events, "pushing x", said.append, Clock(INTERVAL_S))
-    assert said == [
-        "pushing x: 1 of 4 MB",
-        "pushing x: 3 of 10 MB",
-        "pushing x: 3 of 10 MB",
-        "pushing x: 6 of 10 MB",
-    ]
+    follow(events, "pushing x", said.append, count(INTERVAL_S, INTERVAL_S).__next__)
+    assert said == [f"pushing x: {told} MB" for told in ("1 of 4", "3 of 10", "3 of 10", "6 of 10")]
 
 
 def test_progress_of_bytes_is_told_every_few_seconds_only() -> None:
     said: list[str] = []
-    assert sum(map(len, counted([b"x" * 1000] * 50, "copying x", said.append, Clock(INTERVAL_S / 20)))) == 50_000
+    quickly = count(0.0, INTERVAL_S / 20).__next__
+    assert sum(map(len, counted([b"x" * 1000] * 50, "copying x", said.append, quickly))) == 50_000
     assert 1 <= len(said) <= 3
 
 

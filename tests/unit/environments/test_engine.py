@@ -3,7 +3,7 @@
 import socket
 import threading
 from pathlib import Path
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, call
 
 import docker
 import pytest
@@ -19,10 +19,7 @@ from orchestrator.errors import InfrastructureError
 
 @pytest.mark.parametrize(
     ("address", "reason"),
-    [
-        ("unix:///nonexistent/docker.sock", "there is no such socket; is the engine started?"),
-        ("nonsense://x", ""),
-    ],
+    [("unix:///nonexistent/docker.sock", "there is no such socket; is the engine started?"), ("nonsense://x", "")],
 )
 def test_an_engine_that_is_not_there_is_one_line(address: str, reason: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DOCKER_HOST", address)
@@ -48,38 +45,30 @@ def test_nobody_listens():
             connect(f"tcp://127.0.0.1:{reserved.getsockname()[1]}", timeout_s=2)
 
 
-class Removed:
-    """A container whose engine answers a removal with an error."""
-
-    def __init__(self, error: Exception) -> None:
-        self._error = error
-        self.is_gone = isinstance(error, NotFound)
-
-    def remove(self, *, force: bool, v: bool) -> None:
-        assert force
-        assert v
-        raise self._error
-
-    def wait(self, *, condition: str, timeout: int) -> None:
-        assert (condition, timeout) == ("removed", 60)
-        self.is_gone = True
-        raise NotFound("404 Client Error")
-
-
 @pytest.mark.parametrize(
-    "error",
-    [NotFound("404 Client Error"), APIError("409 Client Error", explanation="removal of x is already in progress")],
+    ("error", "waits"),
+    [
+        (NotFound("404 Client Error"), []),
+        (
+            APIError("409 Client Error", explanation="removal of x is already in progress"),
+            [call(condition="removed", timeout=60)],
+        ),
+    ],
     ids=["gone", "going"],
 )
-def test_a_container_that_goes_by_itself_is_removed(error: APIError) -> None:
-    container = Removed(error)
+def test_a_container_that_goes_by_itself_is_removed(error: APIError, waits: list[object]) -> None:
+    container = MagicMock()
+    container.remove.side_effect = error
+    container.wait.side_effect = NotFound("404 Client Error")
     remove_container(container)
-    assert container.is_gone
+    container.remove.assert_called_once_with(force=True, v=True)
+    assert container.wait.mock_calls == waits
 
 
 def test_a_container_that_stays_is_not_taken_as_removed() -> None:
+    busy = APIError("500 Server Error", explanation="device or resource busy")
     with pytest.raises(APIError, match="device or resource busy"):
-        remove_container(Removed(APIError("500 Server Error", explanation="device or resource busy")))
+        remove_container(MagicMock(**{"remove.side_effect": busy}))
 
 
 @pytest.mark.parametrize(

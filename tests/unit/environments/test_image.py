@@ -1,7 +1,6 @@
 """The recorded image is the only one that is used, with a scripted engine; and the file that records it."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,15 +17,12 @@ from orchestrator.environments import (
     read_built_images,
     verify_images,
 )
-from orchestrator.environments.build import Builder
 from orchestrator.environments.observation import Observation, parse
 from orchestrator.environments.record import labels_of, record_built_image, recorded_images
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from tests.scripted_engine import Engine, an_image, reference_of, tiny_entry
 
-image_module, record, build = (
-    sys.modules[f"orchestrator.environments.{name}"] for name in ("image", "record", "build")
-)
+image_module, record = (sys.modules[f"orchestrator.environments.{name}"] for name in ("image", "record"))
 SEEN = Observation({"python": "3.11.2", "torch": "2.13.0"}, {"torch_git_version": "abc"})
 
 
@@ -48,60 +44,60 @@ def looked_into(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return looked
 
 
+@pytest.fixture
+def engine(entry: EnvironmentEntry) -> Engine:
+    """It has an image of the environment."""
+    engine = Engine()
+    engine.named[reference_of(entry)] = an_image(entry)
+    return engine
+
+
+@pytest.fixture
+def image(entry: EnvironmentEntry, engine: Engine) -> BuiltImage:
+    """The same, recorded."""
+    return ensure_image(entry, engine, print)
+
+
 def record_of(entry: EnvironmentEntry) -> BuiltImage:
     return read_built_images(entry.directory / "images.yaml")[entry.name]
 
 
-def test_what_the_engine_has_is_recorded_with_what_is_seen_inside(entry: EnvironmentEntry, looked_into: list[str]):
-    engine = Engine()
-    engine.named[reference_of(entry)] = an_image(entry)
-    image = ensure_image(entry, engine, print)
+def test_what_the_engine_has_is_recorded_with_what_is_seen_inside(
+    entry: EnvironmentEntry, engine: Engine, image: BuiltImage, looked_into: list[str]
+):
     assert record_of(entry) == image
     assert image.identity == identity_of(an_image(entry))
     assert (image.versions, image.facts, image.size_bytes) == (dict(SEEN.versions), dict(SEEN.facts), 5)
     assert ensure_image(entry, engine, print) == image
+    # the same content under another id is no other image
+    engine.named[reference_of(entry)] = an_image(entry, image_id="2")
+    assert ensure_image(entry, engine, print) == image
     assert looked_into == [image.image_id]
 
 
-def test_another_image_under_the_same_name_is_refused_with_both_sides(entry: EnvironmentEntry):
-    engine = Engine()
-    engine.named[reference_of(entry)] = an_image(entry)
-    before = ensure_image(entry, engine, print)
+def test_another_image_under_the_same_name_is_refused_with_both_sides(
+    entry: EnvironmentEntry, engine: Engine, image: BuiltImage
+):
     engine.named[reference_of(entry)] = an_image(entry, top="c", image_id="2")
     with pytest.raises(ConfigurationError) as refused:
         ensure_image(entry, engine, print)
     text = str(refused.value)
     assert text.startswith(f"{entry.directory / 'images.lock.yaml'}: images.tiny: ")
-    assert (
-        f"recorded sha256:{'b' * 64}, found sha256:{'2' * 64}; layer 2 of 2: expected bbbbbbbbbbbb, found cccc" in text
-    )
+    layers = "layer 2 of 2: expected bbbbbbbbbbbb, found cccccccccccc"
+    assert f"recorded sha256:{'b' * 64}, found sha256:{'2' * 64}; {layers}" in text
     assert "`taxmeter images build --accept tiny`" in text
     assert "\n" not in text
-    assert record_of(entry) == before
-
+    assert record_of(entry) == image
     said: list[str] = []
     accepted = ensure_image(entry, engine, said.append, policy=BuildPolicy(accept=True))
-    assert (
-        said[0]
-        == "tiny is no longer the image that was recorded: layer 2 of 2: expected bbbbbbbbbbbb, found cccccccccccc"
-    )
+    assert said[0] == f"tiny is no longer the image that was recorded: {layers}"
     assert record_of(entry) == accepted
     assert accepted.image_id == "sha256:" + "2" * 64
 
 
-def test_the_same_content_under_another_id_is_no_other_image(entry: EnvironmentEntry, looked_into: list[str]):
-    engine, other = Engine(), Engine()
-    engine.named[reference_of(entry)] = an_image(entry)
-    other.named[reference_of(entry)] = an_image(entry, image_id="2")
-    image = ensure_image(entry, engine, print)
-    assert ensure_image(entry, other, print) == image
-    assert len(looked_into) == 1
-
-
-def test_without_its_name_the_recorded_image_is_found_among_others(entry: EnvironmentEntry):
-    engine = Engine()
-    engine.named[reference_of(entry)] = an_image(entry)
-    image = ensure_image(entry, engine, print)
+def test_without_its_name_the_recorded_image_is_found_among_others(
+    entry: EnvironmentEntry, engine: Engine, image: BuiltImage
+):
     engine.named.clear()
     engine.unnamed = [an_image(entry), an_image(entry, top="c", image_id="2") | {"Created": "2027"}]
     assert ensure_image(entry, engine, print) == image
@@ -110,11 +106,9 @@ def test_without_its_name_the_recorded_image_is_found_among_others(entry: Enviro
 
 @pytest.mark.parametrize("digest", [None, "lab:5000/x@sha256:1"])
 def test_a_recorded_image_that_is_gone_is_brought_and_not_built(
-    entry: EnvironmentEntry, monkeypatch: pytest.MonkeyPatch, digest: str | None
+    entry: EnvironmentEntry, engine: Engine, image: BuiltImage, monkeypatch: pytest.MonkeyPatch, digest: str | None
 ):
-    engine, home = Engine(), Engine()
-    engine.named[reference_of(entry)] = an_image(entry)
-    image = ensure_image(entry, engine, print).model_copy(update={"repo_digest": digest})
+    image = image.model_copy(update={"repo_digest": digest})
     record_built_image(entry, image)
     engine.named.clear()
     # another image of the same recipe gets no name while the recorded one can be brought
@@ -127,7 +121,7 @@ def test_a_recorded_image_that_is_gone_is_brought_and_not_built(
 
     def connect(address: str, timeout_s: float) -> Engine:
         assert timeout_s >= 900, "gigabytes pass over such a connection"
-        return engine if address == "unix:///other.sock" else home
+        return engine if address == "unix:///other.sock" else Engine()
 
     monkeypatch.setattr(image_module, "connect", connect)
     if digest is None:
@@ -153,19 +147,17 @@ def refused(message: str) -> Callable[..., Any]:
 @pytest.mark.parametrize("digest", [None, "lab:5000/x@sha256:1"])
 @pytest.mark.parametrize("address", [None, "unix:///other.sock"])
 def test_a_recorded_image_that_cannot_be_had_is_an_error_and_nothing_is_built(
-    entry: EnvironmentEntry, monkeypatch: pytest.MonkeyPatch, digest: str | None, address: str | None
+    entry: EnvironmentEntry, image: BuiltImage, monkeypatch: pytest.MonkeyPatch, digest: str | None, address: str | None
 ):
-    engine, other = Engine(), Engine()
+    record_built_image(entry, image.model_copy(update={"repo_digest": digest}))
+    before = record_of(entry)
     monkeypatch.setenv("DOCKER_HOST", "unix:///home.sock")
-    engine.named[reference_of(entry)] = an_image(entry)
-    image = ensure_image(entry, engine, print).model_copy(update={"repo_digest": digest})
-    record_built_image(entry, image)
     monkeypatch.setattr(image_module, "_make", refused("it was built"))
     monkeypatch.setattr(image_module, "connect", lambda *_: Engine())
     monkeypatch.setattr(image_module, "pull_image", refused("the registry cannot be reached: login expired"))
     monkeypatch.setattr(image_module, "copy_image", refused("the engine broke the connection off"))
     with pytest.raises(InfrastructureError) as raised:
-        ensure_image(entry, other, print, engine=address)
+        ensure_image(entry, Engine(), print, engine=address)
     text = str(raised.value)
     pulled = "it was never pushed" if digest is None else "the registry cannot be reached: login expired"
     copied = "there is no other engine" if address is None else "the engine broke the connection off"
@@ -174,49 +166,14 @@ def test_a_recorded_image_that_cannot_be_had_is_an_error_and_nothing_is_built(
     for reason in (f"at {address or 'unix:///home.sock'} does not have it", pulled, copied):
         assert reason in text
     assert "`taxmeter images build --from-scratch tiny` makes another one in its place" in text
-    assert record_of(entry) == image
+    assert record_of(entry) == before
 
 
-def test_an_image_is_built_where_none_is_recorded_or_another_recipe_is(entry: EnvironmentEntry, monkeypatch):
-    def make(entry: EnvironmentEntry, reference: str, client: Engine, *_: object) -> dict[str, Any]:
-        client.named[reference] = an_image(entry)
-        return an_image(entry)
-
-    monkeypatch.setattr(image_module, "_make", make)
-    first = ensure_image(entry, Engine(), print)
-    assert record_of(entry) == first
-    entry.lock_path.write_text("# another\n")
-    assert ensure_image(entry, Engine(), print).recipe_sha256 != first.recipe_sha256
-
-
-def test_a_build_labels_the_image_with_the_id_of_its_base(entry: EnvironmentEntry, monkeypatch, tmp_path: Path):
-    commands: list[list[str]] = []
-
-    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
-        commands.append(command)
-        engine.named[reference_of(entry)] = an_image(entry)
-        return subprocess.CompletedProcess(command, 0)
-
-    engine = Engine()
-    engine.named["debian:x"] = {"Id": "sha256:base", "Config": {"Labels": {}}}
-    monkeypatch.setattr(build, "find_builder", lambda: Builder(("docker", "build")))
-    monkeypatch.setattr(image_module, "ensure_wheels", lambda *_: None)
-    monkeypatch.setattr(build, "ensure_base", lambda *_: "debian:x")
-    monkeypatch.setattr(build.subprocess, "run", run)
-    ensure_image(entry, engine, print)
-    [command] = commands
-    assert command[command.index("--label") + 1] == "org.taxmeter.base-id=sha256:base"
-    assert "BASE_IMAGE=debian:x" in command
-
-
-def test_verify_names_what_differs(entry: EnvironmentEntry, monkeypatch: pytest.MonkeyPatch):
-    engine = Engine()
-    monkeypatch.setattr(record, "connect", lambda *_: engine)
-    engine.named[reference_of(entry)] = an_image(entry)
-    image = ensure_image(entry, engine, print)
+def test_verify_names_what_differs(
+    entry: EnvironmentEntry, engine: Engine, image: BuiltImage, monkeypatch: pytest.MonkeyPatch
+):
     catalogue = entry.directory / "images.yaml"
-    assert verify_images([], catalogue, None, print)["tiny"] == ()
-
+    monkeypatch.setattr(record, "connect", lambda *_: engine)
     seen = Observation({"python": "3.11.2", "torch": "2.14.0"}, {"torch_git_version": "def"})
     monkeypatch.setattr(record, "observe", lambda *_: seen)
     engine.named[reference_of(entry)] = an_image(entry, top="c")
@@ -229,12 +186,10 @@ def test_verify_names_what_differs(entry: EnvironmentEntry, monkeypatch: pytest.
     assert verify_images([], catalogue, None, print)["tiny"] == (f"the engine has no {image.reference}",)
 
 
-def test_an_environment_that_is_not_recorded(entry: EnvironmentEntry):
+def test_an_environment_that_is_not_recorded(entry: EnvironmentEntry, engine: Engine):
     catalogue = entry.directory / "images.yaml"
     with pytest.raises(ConfigurationError, match="no image is recorded: `taxmeter images build` does so"):
         recorded_images([], catalogue)
-    engine = Engine()
-    engine.named[reference_of(entry)] = an_image(entry)
     ensure_image(entry, engine, print)
     with pytest.raises(ConfigurationError, match="tini is not recorded: .*; did you mean tiny"):
         recorded_images(["tini"], catalogue)
@@ -245,10 +200,7 @@ def test_an_image_of_somebody_else_is_none_of_an_environment():
         labels_of({"Id": "sha256:1", "Config": {"Labels": None}})
 
 
-def test_one_record_does_not_lose_another_and_is_not_written_again(entry: EnvironmentEntry):
-    engine = Engine()
-    engine.named[reference_of(entry)] = an_image(entry)
-    image = ensure_image(entry, engine, print)
+def test_one_record_does_not_lose_another_and_is_not_written_again(entry: EnvironmentEntry, image: BuiltImage):
     # digits alone must come back as text
     other = image.model_copy(update={"recipe_sha256": "12345678" * 8})
     record_built_image(entry.model_copy(update={"name": "other"}), other)
@@ -263,13 +215,8 @@ def test_one_record_does_not_lose_another_and_is_not_written_again(entry: Enviro
 
 
 def test_what_is_true_of_one_host_only_is_not_recorded():
-    facts = {
-        "torch_cuda_version": None,
-        "torch_cpu_capability": "AVX2",
-        "env_OMP": "1",
-        "driver_libcuda": "x",
-        "libc": "g",
-    }
+    of_the_host = {"torch_cpu_capability": "AVX2", "env_OMP": "1", "driver_libcuda": "x"}
+    facts = {"torch_cuda_version": None, **of_the_host, "libc": "g"}
     printed = "noise\n" + json.dumps({"versions": {"python": "3"}, "facts": facts}) + "\n"
     expected = Observation({"python": "3"}, {"torch_cuda_version": None, "libc": "g"})
     assert parse(printed) == expected

@@ -186,18 +186,8 @@ def entry(tmp_path: Path) -> EnvironmentEntry:
     index = WheelIndex(url="file:///nonexistent/index", distributions=("tiny-pkg",))
     directory = tmp_path / "project/docker"
     directory.mkdir(parents=True)
-    (directory / "tiny.lock").write_text(
-        f"tiny-pkg==1.0+cpu \\\n    --hash=sha256:{hashlib.sha256(CONTENT).hexdigest()}\n"
-    )
+    (directory / "tiny.lock").write_text(f"tiny-pkg==1.0+cpu --hash=sha256:{hashlib.sha256(CONTENT).hexdigest()}\n")
     return committed.model_copy(update={"directory": directory, "lock": "tiny.lock", "wheel_index": index})
-
-
-def test_a_wheel_that_is_there_with_the_right_hash_needs_no_index(entry: EnvironmentEntry, offline: Path):
-    entry.wheel_directory.mkdir()
-    (entry.wheel_directory / WHEEL).write_bytes(CONTENT)
-    said: list[str] = []
-    ensure_wheels(entry, said.append)
-    assert said == []
 
 
 def write_wheel(path: Path) -> None:
@@ -209,15 +199,19 @@ def write_wheel(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("platform", ["manylinux_2_28_x86_64", "linux_x86_64"])
-def test_a_wheel_is_fetched_under_either_name_of_its_platform(
+def test_a_wheel_is_fetched_once_under_either_name_of_its_platform(
     entry: EnvironmentEntry, offline: Path, platform: str
 ) -> None:
     wheel = offline / f"tiny_pkg-1.0+cpu-cp311-cp311-{platform}.whl"
     write_wheel(wheel)
     sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
     entry.lock_path.write_text(f"tiny-pkg==1.0+cpu --hash=sha256:{sha256}\n")
-    ensure_wheels(entry, lambda _: None)
+    said: list[str] = []
+    ensure_wheels(entry, said.append)
     assert [path.name for path in entry.wheel_directory.iterdir()] == [wheel.name]
+    wheel.unlink()
+    ensure_wheels(entry, said.append)
+    assert said == ["fetching tiny-pkg 1.0+cpu"], "one that is there is fetched from nowhere"
 
 
 @pytest.mark.slow
@@ -306,26 +300,21 @@ def interpreter(path: Path, answer: str | None) -> Path:
     return path
 
 
-def test_our_own_interpreter_will_do():
+def searching(*interpreters: Path) -> dict[str, str]:
+    """Variables with a search path that leads to them."""
+    return {"PATH": os.pathsep.join(str(path.parent) for path in interpreters)}
+
+
+def test_an_interpreter_is_asked_for_its_version_the_one_with_the_exact_name_first(tmp_path: Path):
     assert find_python(HERE) == Path(sys.executable)
-
-
-def test_an_interpreter_is_asked_for_its_version(tmp_path: Path):
-    shim = interpreter(tmp_path / "a/python3.9", None)
-    other = interpreter(tmp_path / "b/python3", "3.5")
+    shim, other = interpreter(tmp_path / "a/python3.9", None), interpreter(tmp_path / "b/python3", "3.5")
     true = tmp_path / "c/python3"
     true.parent.mkdir()
     true.symlink_to(sys.executable)
-    path = os.pathsep.join(str(p.parent) for p in (shim, other, true))
-    assert find_python(HERE, {"PATH": path}) == true
-    assert find_python("3.9", {"PATH": path}) is None
-
-
-def test_the_exact_name_comes_before_python3(tmp_path: Path):
-    interpreter(tmp_path / "a/python3", "3.9")
-    exact = interpreter(tmp_path / "b/python3.9", "3.9")
-    path = f"{tmp_path / 'a'}{os.pathsep}{tmp_path / 'b'}"
-    assert find_python("3.9", {"PATH": path}) == exact
+    assert find_python(HERE, searching(shim, other, true)) == true
+    assert find_python("3.9", searching(shim, other, true)) is None
+    plain, exact = interpreter(tmp_path / "d/python3", "3.9"), interpreter(tmp_path / "e/python3.9", "3.9")
+    assert find_python("3.9", searching(plain, exact)) == exact
 
 
 def test_what_version_managers_keep_is_found_the_newest_patch_first(tmp_path: Path):

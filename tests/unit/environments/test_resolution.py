@@ -10,21 +10,9 @@ from orchestrator.cli import run
 from orchestrator.environments import resolve_locks
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from tests.refusals import refusal
+from tests.scripted_engine import CATALOGUE, tiny_entry
 
 A, B = "a" * 64, "b" * 64
-CATALOGUE = f"""\
-environments:
-  tiny:
-    purpose: a test
-    released: 2026-10
-    python: "3.11"
-    platform: manylinux_2_28_x86_64
-    base: python:3.11@sha256:{A}
-    base_verified: by nobody
-    debian_suite: bookworm
-    lock: environments/tiny.lock
-    hashes_verified: by nobody
-"""
 RECORDED = f"""\
     wheel_index:
       url: file:///nonexistent
@@ -47,10 +35,9 @@ grep == tiny.in | sed 's/ *#.*//; s/$/ \\\\\\n    --hash=sha256:{A}\\n    # via 
 @pytest.fixture
 def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A catalogue with one environment that has no lock yet, in a project, with a stand-in for uv."""
-    docker = tmp_path / "docker"
-    (docker / "environments").mkdir(parents=True)
-    (docker / "environments/tiny.in").write_text("# a head\nother==2\ntorch==1.0+cu116\n")
-    (docker / "images.yaml").write_text(CATALOGUE)
+    entry = tiny_entry(tmp_path)
+    entry.lock_path.unlink()
+    entry.requirements_path.write_text("# a head\nother==2\ntorch==1.0+cu116\n")
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "uv").write_text(UV)
@@ -58,11 +45,11 @@ def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("orchestrator.environments.packages.find_uv_bin", lambda: str(tools / "uv"))
     monkeypatch.setenv("UV_LOG", str(tmp_path / "uv.log"))
     monkeypatch.chdir(tmp_path)
-    return docker / "images.yaml"
+    return entry.directory / "images.yaml"
 
 
 def lock_of(catalogue: Path) -> Path:
-    return catalogue.parent / "environments/tiny.lock"
+    return catalogue.parent / "tiny.lock"
 
 
 def test_a_lock_is_resolved_for_its_platform_from_wheels_alone(catalogue: Path, tmp_path: Path) -> None:
@@ -87,7 +74,7 @@ def test_the_command_writes_or_only_checks(catalogue: Path, capsys: pytest.Captu
     before = lock_of(catalogue).read_text()
     assert run(["images", "lock", "--check"]) == 0
     assert "tiny: unchanged" in capsys.readouterr().out
-    (catalogue.parent / "environments/tiny.in").write_text("other==3\nnew==1\n")
+    (catalogue.parent / "tiny.in").write_text("other==3\nnew==1\n")
     assert run(["images", "lock", "--check"]) == 1
     assert "tiny: would change\n  new 1 comes\n  other 2 becomes 3\n  torch 1.0+cu116 goes\n" in capsys.readouterr().out
     assert lock_of(catalogue).read_text() == before
@@ -114,7 +101,7 @@ def test_requirements_that_are_missing_or_differ_from_what_is_recorded(
     catalogue: Path, snapshot: SnapshotAssertion
 ) -> None:
     catalogue.write_text(CATALOGUE + RECORDED)
-    path = catalogue.parent / "environments/tiny.in"
+    path = catalogue.parent / "tiny.in"
     wrong = ("a==1\ntorch==1.0\n", "torch>=1.0+cu116\n", "a==1\n", "torch==1.0+cu116\nTorch==1.0\n")
     assert [
         refusal(lambda _: resolve_locks([], catalogue, print, check=False), path, text) for text in wrong
@@ -152,7 +139,7 @@ def test_a_stand_in_that_stays_is_an_error_and_no_lock_is_written(
 
 def test_a_recorded_wheel_is_resolved_by_its_stand_in_and_locked_with_its_own_digest(catalogue: Path) -> None:
     catalogue.write_text(CATALOGUE + RECORDED)
-    (catalogue.parent / "environments/tiny.in").write_text("Torch == 1.0+cu116  # of the paper\ntorch-x==1.0\n")
+    (catalogue.parent / "tiny.in").write_text("Torch == 1.0+cu116  # of the paper\ntorch-x==1.0\n")
     resolve_locks(["tiny"], catalogue, print, check=False)
     assert lock_of(catalogue).read_text() == (
         f"torch==1.0+cu116 \\\n    --hash=sha256:{B}\n    # via -r tiny.in\n"
@@ -164,7 +151,7 @@ def test_only_wheels_of_the_wheel_index_get_into_a_lock(
     catalogue: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalogue.write_text(CATALOGUE + RECORDED[: RECORDED.index("    recorded:")])
-    (catalogue.parent / "environments/tiny.in").write_text("other==2\ntorch==1.0+cu116 # another comment\n")
+    (catalogue.parent / "tiny.in").write_text("other==2\ntorch==1.0+cu116 # another comment\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     wheels = catalogue.parent / "wheels"

@@ -1,8 +1,8 @@
 """What a container asks its engine for, and which image it insists on."""
 
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from docker.errors import ImageNotFound
@@ -12,36 +12,24 @@ from orchestrator.errors import InfrastructureError
 from orchestrator.execution import DockerSettings, ProcessSettings
 from orchestrator.execution.docker import device_requests, insist_on_image
 from orchestrator.execution.process import environment
-from runners.contract import Task, Trial
+from tests.conftest import MakeTask, MakeTrial
 
 
-def test_only_a_task_with_trials_on_a_gpu_asks_for_one(
-    make_trial: Callable[..., Trial], make_task: Callable[..., Task]
+def test_only_a_task_with_trials_on_a_gpu_gets_one_the_one_that_is_named(
+    make_trial: MakeTrial, make_task: MakeTask, tmp_path: Path
 ) -> None:
-    assert device_requests(make_task(make_trial())) == []
-    [request] = device_requests(make_task(make_trial(), make_trial("bert-base", sequence_length=8, device="cuda")))
+    on_cpu = make_task(make_trial())
+    on_gpu = make_task(make_trial(), make_trial("bert-base", sequence_length=8, device="cuda"))
+    [request] = device_requests(on_gpu)
     assert (request["Count"], request["Capabilities"]) == (-1, [["gpu", "compute", "utility"]])
-
-
-def test_a_task_on_a_gpu_gets_the_one_that_is_named(
-    make_trial: Callable[..., Trial], make_task: Callable[..., Task], tmp_path: Path
-) -> None:
-    on_gpu = make_task(make_trial("bert-base", sequence_length=8, device="cuda"))
     [request] = device_requests(on_gpu, "GPU-1")
     assert (request["Count"], request["DeviceIDs"]) == (0, ["GPU-1"])
+    assert device_requests(on_cpu) == device_requests(on_cpu, "GPU-1") == []
     process = ProcessSettings(tmp_path / "python", (0,), 1, tmp_path, "GPU-1")
     seen = environment(process, on_gpu, tmp_path, 1)
     assert seen["CUDA_VISIBLE_DEVICES"] == "GPU-1"
     # A driver may be where no linker looks by itself
     assert "/usr/local/nvidia/lib64" in seen["LD_LIBRARY_PATH"].split(":")
-
-
-def test_a_task_of_processors_sees_no_such_settings(
-    make_trial: Callable[..., Trial], make_task: Callable[..., Task], tmp_path: Path
-) -> None:
-    on_cpu = make_task(make_trial())
-    assert device_requests(on_cpu, "GPU-1") == []
-    process = ProcessSettings(tmp_path / "python", (0,), 1, tmp_path, "GPU-1")
     seen = environment(process, on_cpu, tmp_path, 1)
     assert not [name for name in seen if name.startswith(("CUDA", "LD_LIBRARY_PATH"))]
 
@@ -61,19 +49,16 @@ class Images:
         return SimpleNamespace(attrs=self.attributes)
 
 
-def settings(image_id: str = "sha256:1") -> DockerSettings:
-    return DockerSettings(image_id, "unix:///x.sock", (0,), 1, Path(), expected=identity_of(IMAGE))
-
-
-def test_the_pinned_image_is_taken() -> None:
-    engine = SimpleNamespace(images=Images(IMAGE))
-    insist_on_image(engine, settings())
+def insist(image_id: str = "sha256:1", **changes: Any) -> None:
+    """On the image of a campaign, at an engine whose image is changed like this."""
+    settings = DockerSettings(image_id, "unix:///x.sock", (0,), 1, Path(), expected=identity_of(IMAGE))
+    insist_on_image(SimpleNamespace(images=Images(IMAGE | changes)), settings)
 
 
 def test_an_image_that_is_gone_is_not_fetched() -> None:
-    engine = SimpleNamespace(images=Images(IMAGE))
+    insist()
     with pytest.raises(InfrastructureError, match=r"unix:///x\.sock no longer has the image sha256:2 "):
-        insist_on_image(engine, settings("sha256:2"))
+        insist("sha256:2")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +68,6 @@ def test_an_image_that_is_gone_is_not_fetched() -> None:
         ({"Config": {"Env": ["A=2"]}}, "settings .* expected .*, found "),
     ],
 )
-def test_another_image_under_the_id_is_refused(change: dict[str, object], expected: str) -> None:
-    engine = SimpleNamespace(images=Images(IMAGE | change))
+def test_another_image_under_the_id_is_refused(change: dict[str, Any], expected: str) -> None:
     with pytest.raises(InfrastructureError, match=f"not the one that this campaign is pinned to: {expected}"):
-        insist_on_image(engine, settings())
+        insist(**change)

@@ -1,14 +1,14 @@
 """One reader of records: whatever the pieces, the same lines; what is damaged is told with its number."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from orchestrator.execution import RecordReader, TaskOutcome, aftermath, read_lines, read_pieces, records
 from orchestrator.execution.base import log_tail
-from runners.contract import Begin, End, Task, Trial, encode_line
+from runners.contract import Begin, End, encode_line
+from tests.conftest import MakeTask, MakeTrial
 
 LINES = [Begin("a", 1, 5), Begin("b", 1, 6), End("t", 2)]
 WHOLE = b"".join(map(encode_line, LINES))
@@ -59,9 +59,7 @@ def test_a_file_is_read_in_bounded_pieces_from_any_place(tmp_path: Path) -> None
     assert read_lines(tmp_path) == LINES
 
 
-def test_a_task_that_dies_in_a_session_leaves_all_its_trials_and_blames_none(
-    make_trial: Callable[..., Trial], make_task: Callable[..., Task]
-) -> None:
+def test_a_task_that_dies_in_a_session_leaves_all_and_blames_none(make_trial: MakeTrial, make_task: MakeTask) -> None:
     task = make_task(*(make_trial(trial_id=name) for name in "abcd"))
     begun = {name: Begin(name, 1, 5) for name in "abc"}
     died = TaskOutcome(137, None, None, "the end")

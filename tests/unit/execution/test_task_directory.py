@@ -9,21 +9,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from orchestrator.errors import InfrastructureError
-from orchestrator.execution import (
-    INSTALLED,
-    copy_code,
-    keep_code,
-    pack,
-    pack_files,
-    pack_project,
-    stage,
-    task_directory,
-    unpack,
-)
+from orchestrator.execution import INSTALLED, copy_code, keep_code, pack, pack_files, pack_project, stage, unpack
+from orchestrator.execution import task_directory as task_module
 from orchestrator.execution.task_directory import PACKAGE
 from orchestrator.files import tar_of
 
@@ -31,7 +23,7 @@ from orchestrator.files import tar_of
 def test_the_first_code_stays(tmp_path: Path, monkeypatch) -> None:
     installed, kept = tmp_path / "installed", tmp_path / "campaign" / "code"
     copy_code(INSTALLED, installed)
-    monkeypatch.setattr(task_directory, "INSTALLED", installed)
+    monkeypatch.setattr(task_module, "INSTALLED", installed)
     assert keep_code(kept)
     edited = installed / PACKAGE / "__main__.py"
     first = edited.read_bytes()
@@ -77,10 +69,8 @@ def test_code_is_packed_alike_at_any_time(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_our_own_code_can_be_imported_where_it_was_unpacked(tmp_path: Path) -> None:
     place = unpack(pack_project(), tmp_path)
-    program = (
-        "import importlib.metadata, orchestrator; print(orchestrator.__file__, importlib.metadata.version('taxmeter'))"
-    )
-    command = [sys.executable, "-P", "-c", program]
+    told = "orchestrator.__file__, importlib.metadata.version('taxmeter')"
+    command = [sys.executable, "-P", "-c", f"import importlib.metadata, orchestrator; print({told})"]
     said = subprocess.check_output(command, env={**os.environ, "PYTHONPATH": str(place)}, text=True)
     assert said.split() == [str(place / "orchestrator" / "__init__.py"), "0.1.0"]
 
@@ -96,11 +86,7 @@ def test_tasks_that_unpack_at_once_have_one_whole_code(tmp_path: Path) -> None:
 
 def test_code_that_cannot_be_put_there_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = pack(INSTALLED)
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "rename", full)
+    monkeypatch.setattr(Path, "rename", Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space left"):
         unpack(packed, tmp_path / "code")
     assert names(tmp_path / "code") == set()

@@ -4,14 +4,14 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from ruamel.yaml import YAML
 from syrupy.assertion import SnapshotAssertion
 
-from orchestrator.config import Connection, ExecutorChoice, Host, load_inventory, refuse_nodes
+from orchestrator.config import Connection, Host, load_inventory, refuse_nodes
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.files import ProjectFiles
@@ -20,12 +20,7 @@ from orchestrator.hosts import open_hosts
 from orchestrator.hosts.cluster import HOST_LABEL, SLOT
 from orchestrator.hosts.external_cluster import ClusterInfo, ExternalCluster, RayNode, node_of
 from orchestrator.hosts.local import FactsQuestion
-from orchestrator.hosts.provision import (
-    EnvironmentsWanted,
-    make_environments,
-    read_recipes,
-    unavailable_environments,
-)
+from orchestrator.hosts.provision import EnvironmentsWanted, make_environments, read_recipes, unavailable_environments
 from orchestrator.hosts.ray import Inbox, RayHost, facts_of_node, rechunked
 from orchestrator.planning import Isolation
 from tests.conftest import PROJECT
@@ -39,32 +34,14 @@ def node(name: str, host: str | None, slots: float = 1.0) -> RayNode:
 
 
 SEEN = ClusterInfo(
-    "10.0.0.1:6379",
-    (
-        node("head", None, 0.0),
-        node("one", "h1"),
-        node("two", "h2", 0.0),
-        node("three", "h3"),
-        node("four", "h3"),
-    ),
+    "10.0.0.1:6379", (node("head", None, 0.0), node("one", "h1"), node("two", "h3"), node("three", "h3"))
 )
 
 
-def test_a_host_is_the_node_with_its_label() -> None:
-    assert node_of("h1", SEEN).machine == "machine-one"
-
-
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [
-        ("h9", "no living node of the cluster has the label taxmeter-host=h9 (there is: h1, h2, h3, h3)"),
-        ("h2", "its node machine-two (10.0.0.3) has no resource bench_slot"),
-        ("h3", "several nodes have the label taxmeter-host=h3: machine-three (10.0.0.5), machine-four (10.0.0.4)"),
-    ],
-)
-def test_a_host_that_is_no_node_is_told_why(host: str, expected: str) -> None:
-    with pytest.raises(InfrastructureError, match=expected.replace("(", r"\(").replace(")", r"\)")):
-        node_of(host, SEEN)
+def test_a_host_that_is_several_nodes_is_told_so() -> None:
+    expected = r"several nodes have the label taxmeter-host=h3: machine-two \(10.0.0.3\), machine-three \(10.0.0.5\)"
+    with pytest.raises(InfrastructureError, match=expected):
+        node_of("h3", SEEN)
 
 
 def test_a_machine_without_a_node_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,13 +51,9 @@ def test_a_machine_without_a_node_is_refused_at_once(tmp_path: Path, monkeypatch
         address = f"127.0.0.1:{server.getsockname()[1]}"
         inventory.write_text(INVENTORY.format(address=address))
         known = load_inventory(inventory)
-        with (
-            pytest.raises(
-                ConfigurationError, match=rf"hosts.yaml:2: ray_address: this machine is no node .* {address}"
-            ),
-            open_hosts(known.hosts, known, ProjectFiles(PROJECT)),
-        ):
-            raise AssertionError("it was opened")
+        refusal_of = rf"hosts.yaml:2: ray_address: this machine is no node .* {address}"
+        with pytest.raises(ConfigurationError, match=refusal_of), open_hosts(known.hosts, known, ProjectFiles(PROJECT)):
+            pytest.fail("it was opened")
 
 
 def test_what_is_wrong_in_the_inventory(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
@@ -99,9 +72,8 @@ def test_commands_that_go_another_way_refuse_nodes(tmp_path: Path) -> None:
     path = tmp_path / "hosts.yaml"
     path.write_text(INVENTORY.format(address="auto"))
     known = load_inventory(path)
-    with pytest.raises(
-        ConfigurationError, match=r"hosts.yaml:2: ray_address: with ray_address there is nothing to reach"
-    ):
+    told = "hosts.yaml:2: ray_address: with ray_address there is nothing to reach"
+    with pytest.raises(ConfigurationError, match=told):
         refuse_nodes(known.hosts, known)
 
 
@@ -109,12 +81,6 @@ def test_pieces_have_one_size_and_lose_nothing() -> None:
     parts = [b"abc", b"", b"d", b"efghijk", b"l"]
     assert list(rechunked(parts, 4)) == [b"abcd", b"efgh", b"ijkl"]
     assert list(rechunked([b"abcde"], 4)) == [b"abcd", b"e"]
-
-
-def test_what_is_sent_is_read_by_the_function_of_the_host() -> None:
-    inbox = Inbox(lambda asked, pieces: asked + b"".join(pieces), b">")
-    assert all(inbox.put(piece) for piece in (b"a", b"b", b"c", None))
-    assert inbox.answer() == b">abc"
 
 
 def test_a_host_that_fails_wants_no_more() -> None:
@@ -130,17 +96,13 @@ def test_a_host_that_fails_wants_no_more() -> None:
         inbox.answer()
 
 
-def question(host: Host, work: Path) -> FactsQuestion:
-    return FactsQuestion("h1", host, str(work))
-
-
 def wanted(work: Path, *environments: str) -> EnvironmentsWanted:
     return EnvironmentsWanted(environments, str(work), read_recipes(Catalogue.load(PROJECT / "docker/images.yaml")))
 
 
 def test_a_node_without_an_engine_tells_what_it_cannot_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(connection=Connection.RAY, engine="unix:///nonexistent.sock")
-    facts = facts_of_node(question(host, tmp_path / "work"))
+    facts = facts_of_node(FactsQuestion("h1", host, str(tmp_path / "work")))
     assert facts.isolation is Isolation.PROCESS
     assert facts.isolation_reason.startswith("no Docker engine answers at unix:///nonexistent.sock")
     monkeypatch.setattr("orchestrator.environments.virtualenv.find_python", lambda _: None)
@@ -159,12 +121,6 @@ def test_recipes_are_written_where_the_project_is_not(tmp_path: Path) -> None:
     assert found.entry("cpu").lock_path.read_text() == recipes.files[lock]
 
 
-def test_a_node_that_must_have_an_engine_and_has_none_cannot_be_used(tmp_path: Path) -> None:
-    host = Host(connection=Connection.RAY, engine="unix:///nonexistent.sock", executor=ExecutorChoice.DOCKER)
-    with pytest.raises(InfrastructureError, match="^executor is docker, but no Docker engine answers"):
-        facts_of_node(question(host, tmp_path))
-
-
 @pytest.mark.parametrize("closed", [False, True], ids=["below a file", "below a directory that is closed"])
 def test_a_work_directory_that_cannot_be_made_is_told_before_anything_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: bool
@@ -176,7 +132,7 @@ def test_a_work_directory_that_cannot_be_made_is_told_before_anything_is_done(
     if closed:  # nothing is closed for root
         monkeypatch.setattr(Path, "exists", refuse)
     with pytest.raises(InfrastructureError, match="may not write into .*/file/work: give them the directory, or name"):
-        facts_of_node(question(Host(connection=Connection.RAY), tmp_path / "file" / "work"))
+        facts_of_node(FactsQuestion("h1", Host(connection=Connection.RAY), str(tmp_path / "file" / "work")))
 
 
 def test_an_environment_without_its_python_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,24 +166,13 @@ class OneTask(ExternalCluster):
 
     def __init__(self, ended: bool) -> None:
         super().__init__("", PROJECT)
-        self.cancelled: list[str] = []
-        self._ended = ended
+        self.ray = MagicMock()
+        self.ray.exceptions.RayError = FailedTaskError
+        self.ray.wait.side_effect = lambda references, **_: (references if ended else [], [])
+        self.ray.get.side_effect = FailedTaskError("it raised")
 
     def join(self) -> Any:
-        def get(_: str) -> None:
-            raise FailedTaskError("it raised")
-
-        def remote(**_: object) -> Callable[[object], Any]:
-            placed = SimpleNamespace(remote=lambda text: "reference")
-            return lambda _: SimpleNamespace(options=lambda **_: placed)
-
-        return SimpleNamespace(
-            remote=remote,
-            wait=lambda references, **_: (references if self._ended else [], []),
-            get=get,
-            cancel=lambda reference, **_: self.cancelled.append(reference),
-            exceptions=SimpleNamespace(RayError=FailedTaskError),
-        )
+        return self.ray
 
 
 def test_only_a_task_that_has_not_ended_is_cancelled() -> None:
@@ -237,7 +182,7 @@ def test_only_a_task_that_has_not_ended_is_cancelled() -> None:
         failed.run("h1", str, "", 0.01)
     with pytest.raises(InfrastructureError, match=r"^it gave no answer within 0.01 s$"):
         silent.run("h1", str, "", 0.01)
-    assert (failed.cancelled, silent.cancelled) == ([], ["reference"])
+    assert (failed.ray.cancel.call_count, silent.ray.cancel.call_count) == (0, 1)
 
 
 def test_the_manifest_of_kuberay_has_what_a_node_needs() -> None:
@@ -265,8 +210,5 @@ def test_the_manifest_of_kuberay_has_what_a_node_needs() -> None:
     [container] = with_gpu["template"]["spec"]["containers"]
     assert container["resources"]["requests"] == container["resources"]["limits"]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
-    assert {one.get("hostPath", {}).get("path") for one in with_engine["template"]["spec"]["volumes"]} == {
-        "/var/lib/taxmeter",
-        "/var/run/docker.sock",
-        "/tmp/taxmeter-locks",
-    }
+    paths = {volume.get("hostPath", {}).get("path") for volume in with_engine["template"]["spec"]["volumes"]}
+    assert paths == {"/var/lib/taxmeter", "/var/run/docker.sock", "/tmp/taxmeter-locks"}

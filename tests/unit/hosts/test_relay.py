@@ -9,9 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from threading import Event
 
@@ -29,6 +27,7 @@ from orchestrator.hosts.conversation import names_in, next_word, outcome_in, tex
 from orchestrator.hosts.relay import relaying
 from orchestrator.hosts.ssh import SshHost, socket_of
 from tests.conftest import MakeTask
+from tests.recording import wait_for
 from tests.sshd import pretend_ssh
 
 PROGRAM = inspect.getsource(runner_process) + "\nmain()\n"
@@ -63,25 +62,6 @@ def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshHost]:
         yield SshHost("far", host, connections, Requirements, tmp_path / "here")
 
 
-@contextmanager
-def sweeping(far: SshHost, here: Path) -> Iterator[str]:
-    """What is said of what waits on a host, as a sweep of a store begins; the project is `here`."""
-    known = {far.name: far.settings}
-    told: list[str] = []
-    with open_hosts(known, Inventory(known), ProjectFiles(here)) as hosts, hosts.relayed("mine", told.append):
-        yield "\n".join(told)
-
-
-def waiting(far: SshHost, name: str) -> Path:
-    """A task directory on the host whose records nobody has fetched."""
-    directory = Path(far.work_directory, "campaigns", "c", name)
-    directory.mkdir(parents=True)
-    (directory / "origin.json").write_text('{"store_id": "mine"}')
-    (directory / "task.json").write_text("{}")
-    (directory / "records.jsonl").write_text("measured\n")
-    return directory
-
-
 def run_through(state: Path, task: MakeTask) -> None:
     directory = state / "campaigns" / "c" / "t"
     made = task()
@@ -104,6 +84,19 @@ def running(directory: Path, script: str) -> dict[str, object]:
     return {"do": "run", "command": command, "directories": made, "locks": locks}
 
 
+def task_directory(campaigns: Path) -> Path:
+    """Of a task of the store `mine`, below the campaigns of a host."""
+    directory = campaigns / "c" / "t"
+    (directory / "code").mkdir(parents=True)
+    (directory / "origin.json").write_text('{"store_id": "mine"}')
+    return directory
+
+
+def found(campaigns: Path, store_id: str = "mine") -> bytes:
+    """What the program answers that there is of a store."""
+    return ask({"do": "find", "campaigns": str(campaigns), "store_id": store_id, "wait_s": 0})
+
+
 def test_the_program_needs_no_more_than_the_oldest_python_that_hosts_may_have() -> None:
     ast.parse(PROGRAM, feature_version=(3, 8))
     imported = {
@@ -117,36 +110,28 @@ def test_the_program_needs_no_more_than_the_oldest_python_that_hosts_may_have() 
 
 def test_a_directory_is_run_found_taken_and_removed(tmp_path: Path) -> None:
     campaigns = tmp_path / "campaigns"
-    directory = campaigns / "c" / "t"
-    (directory / "code").mkdir(parents=True)
-    (directory / "origin.json").write_text('{"store_id": "mine"}')
+    directory = task_directory(campaigns)
     script = f"echo why; printf 'one\\ntwo' >{directory}/records.jsonl; exit 7"
     said = ask(running(directory, script))
     assert said.partition(runner_process.GREETING)[2].startswith(b"records 7\none\ntwo")
     document = json.loads(said.rpartition(b"\n")[2])
     assert document == {"exit_code": 7, "ended_because": None, "log_tail": "why\n"}
-    assert ask({"do": "find", "campaigns": str(campaigns), "store_id": "mine", "wait_s": 0}).endswith(b'[["c", "t"]]')
-    assert ask({"do": "find", "campaigns": str(campaigns), "store_id": "other", "wait_s": 0}).endswith(b"\n[]")
+    assert found(campaigns).endswith(b'[["c", "t"]]')
+    assert found(campaigns, "other").endswith(b"\n[]")
     assert b"records 3\ntwo" in ask({"do": "take", "directory": str(directory), "offset": 4})
     assert ask({"do": "remove", "directories": [str(directory)]}).endswith(b"[]")
     assert [path.name for path in campaigns.rglob("*")] == ["c", "cache"]
 
 
 def test_a_task_that_runs_is_not_fetched_and_one_that_is_gone_is_not_begun(tmp_path: Path) -> None:
-    directory = tmp_path / "campaigns" / "c" / "t"
-    (directory / "code").mkdir(parents=True)
-    (directory / "origin.json").write_text('{"store_id": "mine"}')
-    order = {"do": "find", "campaigns": str(tmp_path / "campaigns"), "store_id": "mine", "wait_s": 0}
+    directory = task_directory(tmp_path / "campaigns")
     with start(running(directory, "echo >../begun; cat")) as process:
-        deadline = time.monotonic() + 60
-        while not (directory / "begun").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        assert ask(order).endswith(b"runs 3\nc/tended 2\n[]")
+        wait_for(lambda: (directory / "begun").exists(), 60)
+        assert found(tmp_path / "campaigns").endswith(b"runs 3\nc/tended 2\n[]")
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(60) == 0
-    assert ask(order).endswith(b'ended 12\n[["c", "t"]]')
+    assert found(tmp_path / "campaigns").endswith(b'ended 12\n[["c", "t"]]')
     shutil.rmtree(directory.parent)
     directory.mkdir(parents=True)
     assert b"failed" in ask(running(directory, "true"))
@@ -168,35 +153,42 @@ def test_files_that_cannot_be_placed_are_told_with_the_reason_and_the_mend(far: 
         far.place({"x": b""}, there)
 
 
-@pytest.mark.parametrize("path", ["/usr/bin:/bin", "/nowhere"], ids=["no directory", "no taskset"])
+@pytest.mark.parametrize(
+    ("path", "directory", "expected"),
+    [
+        ("/nowhere", None, "there is no taskset in"),
+        ("/usr/bin:/bin", "/proc/1/nowhere", "its user may not write into /proc/1/nowhere: give them"),
+    ],
+)
 def test_what_trials_need_there_is_checked(
-    far: SshHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: str
+    far: SshHost, monkeypatch: pytest.MonkeyPatch, path: str, directory: str | None, expected: str
 ) -> None:
     monkeypatch.setattr("orchestrator.hosts.ssh.SYSTEM_PATH", path)
-    if path != "/nowhere":
-        far.work_directory = "/proc/1/nowhere"  # into which nobody may write
+    far.work_directory = directory or far.work_directory
     finding = far.check(Requirements(), 30).findings[Check.ENGINE]
-    expected = (
-        "there is no taskset in" if path == "/nowhere" else "its user may not write into /proc/1/nowhere: give them"
-    )
     assert finding.level is Level.FAILURE
     assert expected in str(finding.problem)
 
 
 def test_what_waits_there_is_fetched_whole_or_stays_there(far: SshHost, tmp_path: Path) -> None:
-    first, second = waiting(far, "a"), waiting(far, "b")
-    here = ProjectFiles(tmp_path / "project").campaigns / "c"
+    there, here = Path(far.work_directory, "campaigns", "c"), ProjectFiles(tmp_path / "project").campaigns / "c"
     for name in ("a", "b"):
         (here / name).mkdir(parents=True)
+        (there / name).mkdir(parents=True)
+        for file, text in (("origin", '{"store_id": "mine"}'), ("task", "{}")):
+            (there / name / f"{file}.json").write_text(text)
+        (there / name / "records.jsonl").write_text("measured\n")
     (here / "a" / "records.jsonl").symlink_to("/dev/full")
     (here / "b" / "origin.json").touch()  # as a command leaves it that dies while it opens the file
-    with sweeping(far, tmp_path / "project") as told:
+    known, told = {far.name: far.settings}, list[str]()
+    project = ProjectFiles(tmp_path / "project")
+    with open_hosts(known, Inventory(known), project) as hosts, hosts.relayed("mine", told.append):
         pass
-    assert f"{here}/a/records.jsonl cannot be written on this machine: No space left on device" in told
-    assert (first / "records.jsonl").read_text() == "measured\n"
+    assert f"{here}/a/records.jsonl cannot be written on this machine: No space left on device" in "\n".join(told)
+    assert (there / "a" / "records.jsonl").read_text() == "measured\n"
     assert (here / "b" / "records.jsonl").read_text() == "measured\n"
     assert json.loads((here / "b" / "origin.json").read_text()) == {"store_id": "mine"}
-    assert not second.exists()
+    assert not (there / "b").exists()
 
 
 def test_a_task_is_refused_where_nobody_takes_it(tmp_path: Path, make_task: MakeTask) -> None:

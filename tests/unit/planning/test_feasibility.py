@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -11,6 +10,7 @@ from orchestrator.environments import Catalogue
 from orchestrator.planning import Demands, GpuFacts, Machine, environment_problem, model_problem, newest_suitable
 from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
 from runners.contract.catalogue import WORKLOADS, resolve_workload_options
+from tests.conftest import PROJECT
 
 GIB = 2**30
 FLEET = {
@@ -22,6 +22,7 @@ FLEET = {
     "A6000": GpuFacts("NVIDIA RTX A6000", "8.6", 48 * GIB),
     "A100": GpuFacts("NVIDIA A100-PCIE-40GB", "8.0", 40 * GIB),
 }
+A100 = FLEET["A100"]
 H200 = GpuFacts("NVIDIA H200", "9.0", 141 * GIB)
 NO_GPU = Machine(None, (), "NVML does not start: Driver Not Loaded", 20 * GIB)
 TINY = WorkloadSpec("tiny-bert", 1, 16, None, {})
@@ -29,7 +30,7 @@ TINY = WorkloadSpec("tiny-bert", 1, 16, None, {})
 
 @cache
 def catalogue() -> dict[str, Demands]:
-    known = Catalogue.load(Path(__file__).parents[3] / "docker/images.yaml")
+    known = Catalogue.load(PROJECT / "docker/images.yaml")
     return {name: entry.demands for name, entry in known.entries.items()}
 
 
@@ -54,25 +55,17 @@ def serving(gpu: GpuFacts, driver: str = "580.95.05") -> set[str]:
     ],
 )
 def test_an_older_driver_serves_fewer_environments(driver: str, served: set[str]) -> None:
-    assert serving(FLEET["A100"], driver) == served
+    assert serving(A100, driver) == served
 
 
-@pytest.mark.parametrize(
-    ("driver", "is_new_enough"),
-    [
-        ("580.65.06-open", True),
-        ("580.65.05-open", False),
-        ("580.65.x", True),
-        ("580.64.x", False),
-        ("580.65", False),
-        ("580.65.06.1", True),
-        ("1000", True),
-        (" 570.1", False),
-    ],
-)
-def test_a_part_of_a_driver_s_version_counts_by_the_number_it_begins_with(driver: str, is_new_enough: bool) -> None:
+NEW_ENOUGH = ("580.65.06-open", "580.65.x", "580.65.06.1", "1000")
+TOO_OLD = ("580.65.05-open", "580.64.x", "580.65", " 570.1")
+
+
+@pytest.mark.parametrize("driver", [*NEW_ENOUGH, *TOO_OLD])
+def test_a_part_of_a_driver_s_version_counts_by_the_number_it_begins_with(driver: str) -> None:
     demands = Demands("2026-10", "13.0", "580.65.06", ("9.0",))
-    assert (environment_problem(demands, machine(H200, driver=driver), "cuda") is None) is is_new_enough
+    assert (environment_problem(demands, machine(H200, driver=driver), "cuda") is None) is (driver in NEW_ENOUGH)
 
 
 @pytest.mark.parametrize(
@@ -91,15 +84,12 @@ def test_machine_code_serves_higher_minor_numbers_of_its_major_one(capability: s
 
 
 def test_the_table_of_the_documentation_is_what_is_decided() -> None:
-    text = (Path(__file__).parents[3] / "docs/environments.md").read_text(encoding="utf-8")
+    text = (PROJECT / "docs/environments.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([^|]+) \| (\d[\d., ]*) \| (\w+) \| (\w+) \| (\w+) \| `(\S+)` \|$", text, re.MULTILINE)
     assert len(rows) == 4
     for name, capabilities, *answers, chosen in rows:
-        documented = {
-            environment
-            for environment, answer in zip(("cuda13", "cuda126", "cuda116-paper"), answers, strict=True)
-            if answer == "yes"
-        }
+        known = zip(("cuda13", "cuda126", "cuda116-paper"), answers, strict=True)
+        documented = {environment for environment, answer in known if answer == "yes"}
         for capability in capabilities.split(", "):
             gpu = GpuFacts(name, capability, 16 * GIB)
             assert serving(gpu) == documented
@@ -129,11 +119,7 @@ def test_the_same_architecture_under_any_name_or_an_unknown_one_is_served(archit
 @pytest.mark.parametrize(
     ("environment", "here", "reason"),
     [
-        (
-            "cuda126",
-            machine(FLEET["A100"], driver="470.82"),
-            "driver 470.82 is older than 525.60.13, which CUDA 12.6 needs",
-        ),
+        ("cuda126", machine(A100, driver="470.82"), "driver 470.82 is older than 525.60.13, which CUDA 12.6 needs"),
         (
             "cuda13",
             machine(FLEET["1080 Ti"]),
@@ -141,15 +127,11 @@ def test_the_same_architecture_under_any_name_or_an_unknown_one_is_served(archit
         ),
         (
             Demands("2026-10", "13.0", "580", ("8.6", "9.0")),
-            machine(FLEET["A100"]),
+            machine(A100),
             "compute capability 8.0 of NVIDIA A100-PCIE-40GB cannot run machine code for 8.6, 9.0",
         ),
         ("cuda13", NO_GPU, "no GPU: NVML does not start: Driver Not Loaded"),
-        (
-            "cpu",
-            machine(H200),
-            "this environment is made for processors: it has no CUDA, which device cuda needs",
-        ),
+        ("cpu", machine(H200), "this environment is made for processors: it has no CUDA, which device cuda needs"),
     ],
 )
 def test_why_a_gpu_is_not_served(environment: str | Demands, here: Machine, reason: str) -> None:
@@ -161,21 +143,18 @@ def test_why_a_gpu_is_not_served(environment: str | Demands, here: Machine, reas
     "here",
     [
         None,
-        machine(H200, driver=None),
-        machine(H200, driver="N/A"),
-        machine(H200, driver=""),
-        machine(replace(H200, compute_capability=None)),
-        machine(replace(H200, compute_capability="N/A")),
+        *(machine(H200, driver=driver) for driver in (None, "N/A", "")),
+        *(machine(replace(H200, compute_capability=capability)) for capability in (None, "N/A")),
         machine(FLEET["1080 Ti"], H200),
     ],
     ids=[
         "no fingerprint",
-        "no driver version",
+        "no driver",
         "no number in it",
         "an empty one",
-        "no compute capability",
-        "no number in it either",
-        "another GPU is served",
+        "no capability",
+        "none",
+        "another is served",
     ],
 )
 def test_what_is_unknown_or_for_cuda_to_decide_is_not_refused(here: Machine | None) -> None:
@@ -212,10 +191,8 @@ def test_a_model_whose_weights_exceed_the_memory_is_refused() -> None:
     assert reason == "the weights of bert are 289.2 GiB in float32, and NVIDIA H200 has 141.0 GiB"
     assert "144.6 GiB in float16" in str(model_problem(spec(deep_bert(), "float16"), machine(H200)))
     assert model_problem(spec(deep_bert(90), "float16"), machine(H200)) is None
-    on_the_processor = model_problem(spec(deep_bert(), device="cpu"), machine(H200))
-    assert on_the_processor == (
-        "the weights of bert are 289.2 GiB in float32, and a trial on this host may take 20.0 GiB"
-    )
+    reason = model_problem(spec(deep_bert(), device="cpu"), machine(H200))
+    assert reason == "the weights of bert are 289.2 GiB in float32, and a trial on this host may take 20.0 GiB"
 
 
 @pytest.mark.parametrize("gpu", [*FLEET, "H200"])
@@ -230,16 +207,18 @@ def test_every_published_model_fits_every_gpu_of_the_paper(gpu: str) -> None:
 def test_a_shrunk_model_and_an_operator_have_no_weights_to_speak_of() -> None:
     shrunk = WorkloadSpec("bert-base", 1, 128, None, {"size": "shrunk"})
     nothing = machine(GpuFacts("a small one", "7.5", 1))
-    assert model_problem(spec(shrunk), nothing) is None
-    assert model_problem(spec(WorkloadSpec("op-mha", 1, None, None, {})), nothing) is None
     assert model_problem(spec(TINY), nothing) is not None
-    assert model_problem(spec(TINY), None) is None
-    assert model_problem(spec(TINY), replace(nothing, gpus=(GpuFacts(None, None, None),))) is None
+    for workload, here in (
+        (shrunk, nothing),
+        (WorkloadSpec("op-mha", 1, None, None, {}), nothing),
+        (TINY, None),
+        (TINY, replace(nothing, gpus=(GpuFacts(None, None, None),))),
+    ):
+        assert model_problem(spec(workload), here) is None
 
 
 def test_the_parameters_of_bert_come_from_its_options() -> None:
-    workload = WorkloadSpec("bert", 1, 128, None, {})
     computed = WORKLOADS["bert"].parameters
     assert callable(computed)
     # of `bert-base-uncased` with its pooler
-    assert computed(resolve_workload_options(workload)) == 109_482_240
+    assert computed(resolve_workload_options(WorkloadSpec("bert", 1, 128, None, {}))) == 109_482_240

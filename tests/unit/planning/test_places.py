@@ -13,13 +13,7 @@ from runners.contract import METHOD_VERSION, digest
 PLANS = Path(__file__).parents[2] / "data" / "plans"
 CAMPAIGN = "golden-20260101T000000Z-abc123"
 PIN = EnvironmentPin(
-    "cpu",
-    Isolation.DOCKER,
-    "for a test",
-    "lock",
-    image_id="sha256:1",
-    image_layers=("a", "b"),
-    image_config_sha256="c",
+    "cpu", Isolation.DOCKER, "for a test", "lock", image_id="sha256:1", image_layers=("a", "b"), image_config_sha256="c"
 )
 HOSTS = (
     PlanningHost("h1", {"rack": "a"}, (1, 2, 3), {"cpu": PIN}),

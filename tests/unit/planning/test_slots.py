@@ -1,5 +1,6 @@
 """Slots: which GPU and which cores tasks that run at the same time get."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,7 +12,6 @@ from orchestrator.planning import (
     Isolation,
     PlanningHost,
     Slot,
-    TooFewCoresError,
     choose_gpus,
     make_slots,
     plan,
@@ -68,11 +68,6 @@ def test_without_two_gpus_that_can_be_told_apart_one_slot_has_all_cores(exclusiv
         assert make_slots((0, 1, 2), Topology(), given, exclusive) == (Slot(0, None, (0, 1, 2)),)
 
 
-def test_an_exclusive_host_uses_its_first_gpu_and_all_cores() -> None:
-    cores = tuple(range(256))
-    assert make_slots(cores, DGX_A100, DGX_GPUS, Exclusive.HOST) == (Slot(0, DGX_GPUS[0].uuid, cores),)
-
-
 def test_two_sockets_with_eight_gpus_get_whole_cores_of_their_own_nodes() -> None:
     slots = make_slots(range(256), DGX_A100, DGX_GPUS, Exclusive.GPU)
     assert_fair(slots, range(256))
@@ -83,47 +78,37 @@ def test_two_sockets_with_eight_gpus_get_whole_cores_of_their_own_nodes() -> Non
         assert set(slot.cores) <= parse_list(DGX_A100.nodes[gpu.numa_node].cpus)
 
 
-def test_reserved_cores_shrink_every_slot_alike_and_no_half_core_is_used() -> None:
-    # two cores of the first node are the agent's; their second threads would share the core with it
-    cores = range(2, 32)
-    slots = make_slots(cores, machine(16, 2, threads=2), gpus(2, [0, 1]), Exclusive.GPU)
-    assert_fair(slots, cores)
-    assert shown(slots) == ["2-7,18-23", "8-13,24-29"]
+HYBRID = Topology(("0-1", "2-3", "4-5", "6-7", *map(str, range(8, 16))), (NumaNode(0, "0-15"),))
 
 
 @pytest.mark.parametrize(
     ("cores", "topology", "nodes", "expected"),
     [
-        (7, machine(7, 1), [0, 0], ["0-2", "3-5"]),
+        (range(7), machine(7, 1), [0, 0], ["0-2", "3-5"]),
         # three GPUs on the first node, one on the second: the smallest share decides
-        (16, machine(16, 2), [0, 0, 0, 1], ["0-1", "2-3", "4-5", "8-9"]),
+        (range(16), machine(16, 2), [0, 0, 0, 1], ["0-1", "2-3", "4-5", "8-9"]),
         # four cores of two threads, eight of one: cores of one kind
-        (
-            16,
-            Topology(("0-1", "2-3", "4-5", "6-7", *map(str, range(8, 16))), (NumaNode(0, "0-15"),)),
-            [0, 0],
-            ["0-3", "4-7"],
-        ),
+        (range(16), HYBRID, [0, 0], ["0-3", "4-7"]),
         # one thread of each core, where the others are kept from all
-        (4, machine(4, 1, threads=2), [0, 0], ["0-1", "2-3"]),
+        (range(4), machine(4, 1, threads=2), [0, 0], ["0-1", "2-3"]),
+        # two cores of the first node are the agent's; their second threads would share the core with it
+        (range(2, 32), machine(16, 2, threads=2), [0, 1], ["2-7,18-23", "8-13,24-29"]),
+        # all cores of a node are: nobody is near to anything
+        (range(8, 16), machine(16, 2), [0, 1], ["8-11", "12-15"]),
+        *((range(16), machine(16, 2), nodes, ["0-7", "8-15"]) for nodes in ([None, None], [0, None], [0, 9])),
+        ((0, 2, 5, 7, 9), Topology(), [None, None], ["0,2", "5,7"]),
     ],
-    ids=["odd", "uneven", "hybrid", "half"],
+    ids=[
+        *("odd", "uneven", "hybrid", "half", "reserved", "a reserved node", "unknown nodes", "an unknown node"),
+        *("no such node", "unknown topology"),
+    ],
 )
-def test_all_slots_have_as_many_cores_and_what_is_left_over_stays_idle(
-    cores: int, topology: Topology, nodes: list[int | None], expected: list[str]
+def test_all_slots_have_as_many_whole_cores_near_to_their_gpus_and_what_is_left_over_stays_idle(
+    cores: Sequence[int], topology: Topology, nodes: list[int | None], expected: list[str]
 ) -> None:
-    slots = make_slots(range(cores), topology, gpus(len(nodes), nodes), Exclusive.GPU)
+    slots = make_slots(cores, topology, gpus(len(nodes), nodes), Exclusive.GPU)
+    assert_fair(slots, cores)
     assert shown(slots) == expected
-
-
-@pytest.mark.parametrize("nodes", [[None, None], [0, None], [0, 9]], ids=["unknown", "one unknown", "no such node"])
-def test_where_a_node_is_unknown_all_cores_are_divided_in_order(nodes: list[int | None]) -> None:
-    slots = make_slots(range(16), machine(16, 2), gpus(2, nodes), Exclusive.GPU)
-    assert shown(slots) == ["0-7", "8-15"]
-
-
-def test_an_unknown_topology_divides_the_threads() -> None:
-    assert shown(make_slots((0, 2, 5, 7, 9), Topology(), gpus(2), Exclusive.GPU)) == ["0,2", "5,7"]
 
 
 def test_without_a_node_the_processors_near_to_a_gpu_decide() -> None:
@@ -133,16 +118,6 @@ def test_without_a_node_the_processors_near_to_a_gpu_decide() -> None:
     # all processors are near where the kernel does not know
     far = [GpuPlace(gpu.uuid, gpu.pci_bus_id, None, "0-15") for gpu in (first, other)]
     assert shown(make_slots(range(16), machine(16, 2), far, Exclusive.GPU)) == ["0-7", "8-15"]
-
-
-def test_a_node_whose_cores_are_all_reserved_gives_up_nearness_for_all() -> None:
-    slots = make_slots(range(8, 16), machine(16, 2), gpus(2, [0, 1]), Exclusive.GPU)
-    assert shown(slots) == ["8-11", "12-15"]
-
-
-def test_fewer_cores_than_gpus_are_refused_with_what_to_do() -> None:
-    with pytest.raises(TooFewCoresError, match="2 GPUs at once need as many cores, and trials have 1 whole ones"):
-        make_slots((3,), machine(4, 1), gpus(2), Exclusive.GPU)
 
 
 def test_gpus_are_chosen_by_uuid_pattern_number_and_range() -> None:
@@ -172,49 +147,43 @@ def test_divided_gpus_are_left_out_and_refused_where_they_are_named() -> None:
     assert problem.startswith("gpus names 1, which is divided into parts")
 
 
-def planned(device: str, rounds: int) -> tuple[list[int], set[int]]:
-    """By task its slot, and the threads that stand for `all`, on two GPUs with eight cores each."""
-    slots = make_slots(range(16), machine(16, 2), gpus(2, [0, 1]), Exclusive.GPU)
-    pins = {name: EnvironmentPin(name, Isolation.DOCKER, "test", "0" * 64) for name in ("one", "two")}
-    host = PlanningHost("h", {}, tuple(range(16)), pins, slots=slots, exclusive=Exclusive.GPU)
-    document = f"""{{"version": 1, "name": "s", "targets": "each-host", "device": "{device}", "rounds": {rounds},
-        "threads": ["all"], "environments": ["one", "two"], "backends": [{{"name": "eager"}}],
-        "workloads": [{{"name": ["bert-base"], "batch": [1, 2]}}]}}"""
-    tasks = plan(Sweep.model_validate_json(document), [host], "c").tasks
-    for task in tasks:
-        assert task.slot == slot_of(slots, task.task).index
-    assert slots_at_once(slots, [task.task for task in tasks]) == (2 if device == "cuda" else 1)
-    return [task.slot for task in tasks], {trial.spec.threads for task in tasks for trial in task.task.trials}
+SLOTS = make_slots(range(16), machine(16, 2), gpus(2, [0, 1]), Exclusive.GPU)
+PINS = {name: EnvironmentPin(name, Isolation.DOCKER, "test", "0" * 64) for name in ("one", "two")}
+HOST = PlanningHost("h", {}, tuple(range(16)), PINS, slots=SLOTS, exclusive=Exclusive.GPU)
+
+
+def sweep(device: str, rounds: int, **more: object) -> Sweep:
+    document = {
+        "version": 1, "name": "s", "targets": "each-host", "device": device, "rounds": rounds, "threads": ["all"],
+        "environments": ["one", "two"], "backends": [{"name": "eager"}],
+        "workloads": [{"name": ["bert-base"], "batch": [1, 2]}], **more,
+    }  # fmt: skip
+    return Sweep.model_validate_json(json.dumps(document))
 
 
 @pytest.mark.parametrize(
-    ("device", "rounds", "expected", "threads"), [("cuda", 3, [0, 0, 1, 1, 0, 0], 8), ("cpu", 2, [0] * 4, 16)]
+    ("device", "rounds", "expected", "threads", "at_once"),
+    [("cuda", 3, [0, 0, 1, 1, 0, 0], 8, 2), ("cpu", 2, [0] * 4, 16, 1)],
 )
 def test_a_round_on_gpus_has_one_slot_for_all_environments_and_one_on_processors_the_whole_host(
-    device: str, rounds: int, expected: list[int], threads: int
+    device: str, rounds: int, expected: list[int], threads: int, at_once: int
 ) -> None:
-    assert planned(device, rounds) == (expected, {threads})
+    tasks = plan(sweep(device, rounds), [HOST], "c").tasks
+    assert [task.slot for task in tasks] == [slot_of(SLOTS, task.task).index for task in tasks] == expected
+    assert {trial.spec.threads for task in tasks for trial in task.task.trials} == {threads}
+    assert slots_at_once(SLOTS, [task.task for task in tasks]) == at_once
 
 
 def test_an_estimate_knows_what_a_gpu_costs_and_that_two_take_half_of_it() -> None:
-    slots = make_slots(range(16), machine(16, 2), gpus(2, [0, 1]), Exclusive.GPU)
-    pin = EnvironmentPin("one", Isolation.DOCKER, "test", "0" * 64)
-    alone = PlanningHost("h", {}, tuple(range(16)), {"one": pin}, slots=slots[:1])
-    sweep = Sweep.model_validate_json(
-        """{"version": 1, "name": "s", "targets": "each-host", "device": "cuda", "rounds": 2, "threads": [1],
-            "environments": ["one"], "backends": [{"name": "eager"}], "workloads": [{"name": ["bert-base"], "batch": [1]}]}"""
-    )
-    estimates = [plan(sweep, [host], "c").estimate_s for host in (alone, replace(alone, slots=slots))]
-    assert estimates[1] < 0.6 * estimates[0]
+    wanted = sweep("cuda", 2, threads=[1], environments=["one"])
+
+    def estimate(slots: int = 1, **changes: object) -> float:
+        host = replace(HOST, slots=SLOTS[:slots])
+        return plan(wanted.model_copy(update=changes), [host], "c").estimate_s
+
+    assert estimate(2) < 0.6 * estimate()
     # It builds and warms up again to be examined, in a context of its own, and energy has three windows
-    longer = replace(sweep.protocol, warmup_min_ms=sweep.protocol.warmup_min_ms + 1000)
-    costs = [
-        plan(sweep.model_copy(update=changes), [alone], "c").estimate_s - estimates[0]
-        for changes in (
-            {"protocol": longer},
-            {"protocol": replace(sweep.protocol, energy_window_ms=2000)},
-            {"device": "cpu", "protocol": replace(sweep.protocol, floor_budget_ms=0)},
-        )
-    ]
-    assert costs[:2] == pytest.approx([sweep.rounds * 2.0, sweep.rounds * 6.0])
-    assert costs[2] < -sweep.rounds * 10
+    longer = replace(wanted.protocol, warmup_min_ms=wanted.protocol.warmup_min_ms + 1000)
+    assert estimate(protocol=longer) - estimate() == pytest.approx(4.0 * 2)
+    assert estimate(protocol=replace(wanted.protocol, energy_window_ms=2000)) - estimate() == pytest.approx(12.0 * 2)
+    assert estimate(device="cpu", protocol=replace(wanted.protocol, floor_budget_ms=0)) - estimate() < -20

@@ -5,18 +5,13 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
 from orchestrator.errors import ExitCode, InfrastructureError, NoUsableHostError
 from orchestrator.scheduling import RecordPiece, SchedulingHost, TaskEnded
-from orchestrator.scheduling.nodes import (
-    HOST_LABEL,
-    NO_NODE,
-    SLOT,
-    existing_cluster,
-    unserved,
-)
+from orchestrator.scheduling.nodes import HOST_LABEL, SLOT, existing_cluster
 from orchestrator.scheduling.ray import HostStream, Scheduler, _Running
 
 HOST = SchedulingHost("h1", {"gpu": "H100"})
@@ -24,17 +19,8 @@ OTHER = SchedulingHost("h2", {"gpu": "H100"})
 
 
 def node(**changes: object) -> dict[str, object]:
-    whole = {
-        "Alive": True,
-        "NodeManagerHostname": "box",
-        "Labels": {HOST_LABEL: "h1", "gpu": "H100", "ray.io/node-id": "1"},
-        "Resources": {SLOT: 1.0},
-    }
-    return whole | changes
-
-
-def test_a_node_with_all_labels_and_a_slot_serves() -> None:
-    assert unserved([HOST], [node(Alive=False), node()]) == []
+    labels = {HOST_LABEL: "h1", "gpu": "H100", "ray.io/node-id": "1"}
+    return {"Alive": True, "NodeManagerHostname": "box", "Labels": labels, "Resources": {SLOT: 1.0}} | changes
 
 
 @pytest.fixture
@@ -48,23 +34,13 @@ def scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scheduler:
 
 
 def test_a_ray_that_does_not_start_here_is_no_usable_host_and_says_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
-    def timed_out(*_: object) -> None:
-        raise InfrastructureError("the node timed out during startup")
-
+    timed_out = Mock(side_effect=InfrastructureError("the node timed out during startup"))
     monkeypatch.setattr("orchestrator.scheduling.nodes.initialise", timed_out)
     monkeypatch.setattr("orchestrator.scheduling.nodes.os.environ", {})
     monkeypatch.setitem(sys.modules, "ray", ray_with([]))
     with pytest.raises(NoUsableHostError, match="timed out during startup: .*try again when it is less busy") as caught:
         Scheduler().start([HOST])
     assert caught.value.exit_code == ExitCode.NO_USABLE_HOST
-
-
-def test_a_host_that_died_before_the_start_is_named_and_the_others_are_used(
-    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dead = node(Alive=False, Labels={HOST_LABEL: "h2", "gpu": "H100"})
-    monkeypatch.setitem(sys.modules, "ray", ray_with([node(), dead]))
-    assert scheduler.start([HOST, OTHER]) == {"h2": NO_NODE}
 
 
 def test_a_node_that_others_see_a_moment_later_is_waited_for(
@@ -100,18 +76,6 @@ def ray_with(*looks: list[dict[str, object]]) -> SimpleNamespace:
     return SimpleNamespace(nodes=lambda: left.pop(0) if len(left) > 1 else left[0], shutdown=lambda: None)
 
 
-class Stream:
-    """What a task says, as Ray gives it: reference by reference, until it is over."""
-
-    def __init__(self, *said: object) -> None:
-        self.said = list(said)
-
-    def __next__(self) -> object:
-        if not self.said:
-            raise StopIteration
-        return self.said.pop(0)
-
-
 def test_each_task_is_heard_in_turn_its_end_when_its_slot_is_free_and_its_loss_with_the_reason() -> None:
     lost = RayError("the node\ndied")
 
@@ -120,15 +84,16 @@ def test_each_task_is_heard_in_turn_its_end_when_its_slot_is_free_and_its_loss_w
             raise lost
         return said
 
-    def wait(streams: list[Stream], num_returns: int, **_: object) -> tuple[list[Stream], list[Stream]]:
+    def wait(streams: list[object], num_returns: int, **_: object) -> tuple[list[object], list[object]]:
         return streams[:num_returns], streams[num_returns:]
 
     scheduler = Scheduler()
     scheduler._ray = SimpleNamespace(get=get, wait=wait, exceptions=SimpleNamespace(RayError=RayError))
     piece, end = RecordPiece("h1", "calm", 0, 0, b"x"), TaskEnded("h1", "calm", None, None, 1)
-    for task_id, stream in (("calm", Stream(piece, end)), ("lost", Stream(lost)), ("mute", Stream())):
+    # what a task says, as Ray gives it: reference by reference, until it is over
+    for task_id, said in (("calm", [piece, end]), ("lost", [lost]), ("mute", [])):
         request = SimpleNamespace(host="h1", task=SimpleNamespace(task_id=task_id))
-        scheduler._running[stream] = _Running(cast("Any", request))
+        scheduler._running[iter(said)] = _Running(cast("Any", request))
     first, *others = scheduler.take()
     assert first is piece
     assert [(event.task_id, event.problem) for event in others if isinstance(event, TaskEnded)] == [
@@ -152,12 +117,11 @@ class RayTaskError(Exception):
 
 
 def stream_that_fails(cause: Exception) -> HostStream[str]:
-    def get(_: object) -> None:
-        raise RayTaskError(cause)
-
     # Without a way to cancel: what has ended is left alone
     ray = SimpleNamespace(
-        wait=lambda references, **_: (references, []), get=get, exceptions=SimpleNamespace(RayError=RayTaskError)
+        wait=lambda references, **_: (references, []),
+        get=Mock(side_effect=RayTaskError(cause)),
+        exceptions=SimpleNamespace(RayError=RayTaskError),
     )
     return HostStream(ray, iter(["reference"]))
 

@@ -7,20 +7,17 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.errors import StoreError
-from orchestrator.store import campaign_row, system_row
+from orchestrator.store import Row, system_row
 from orchestrator.store.schema import SCHEMAS
 from orchestrator.store.validation import batch_of, fitting, told, violations
-from tests.storing import row
+from tests.storing import campaign, row
 
 NOW = datetime.now(UTC)
 GUARD = {
     "guard": "load", "moment": "after", "policy": "flag", "outcome": "passed",
     "observed": 1.0, "limit": 100.0, "unit": "permille", "detail": None, "waited_s": 0.0,
 }  # fmt: skip
-CAMPAIGN: dict[str, Any] = {
-    "sweep_document": "", "inventory_document": "", "plan_digest": "p", "planned_trials": 3,
-    "taxmeter_version": "1", "git_commit": None,
-}  # fmt: skip
+SYSTEM, CAMPAIGN = system_row("s", "h", {}, {}), campaign("c")
 
 
 def test_a_row_in_order_is_taken() -> None:
@@ -92,21 +89,19 @@ def test_a_time_beyond_all_calendars_is_told() -> None:
 @pytest.mark.parametrize(
     ("table", "good", "changes", "expected"),
     [
-        ("systems", system_row("s", "h", {}, {}), {"system_id": "a/b"}, "system a/b: system_id is 'a/b'"),
-        ("systems", system_row("s", "h", {}, {}), {"fingerprint": "{"}, "system s: fingerprint is '{'"),
+        ("systems", SYSTEM, {"system_id": "a/b"}, "system a/b: system_id is 'a/b'"),
+        ("systems", SYSTEM, {"fingerprint": "{"}, "system s: fingerprint is '{'"),
         (
             "campaigns",
-            campaign_row("c", NOW, "s", **CAMPAIGN),
+            CAMPAIGN,
             {"started_at": datetime(2099, 1, 1, tzinfo=UTC)},
             "campaign c: started_at is 2099-01-01",
         ),
-        ("campaigns", campaign_row("c", NOW, "s", **CAMPAIGN), {"plan": '{"tasks": '}, "campaign c: plan is '{\"ta"),
-        ("campaigns", campaign_row("c", NOW, "s", **CAMPAIGN), {"planned_trials": -3}, "planned_trials is -3"),
+        ("campaigns", CAMPAIGN, {"plan": '{"tasks": '}, "campaign c: plan is '{\"ta"),
+        ("campaigns", CAMPAIGN, {"planned_trials": -3}, "planned_trials is -3"),
     ],
 )
-def test_the_small_tables_have_the_same_judge(
-    table: str, good: dict[str, Any], changes: dict[str, Any], expected: str
-) -> None:
+def test_the_small_tables_have_the_same_judge(table: str, good: Row, changes: dict[str, Any], expected: str) -> None:
     assert batch_of([good], table).num_rows == 1
     with pytest.raises(StoreError) as raised:
         batch_of([{**good, **changes}], table)

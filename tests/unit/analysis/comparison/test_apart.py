@@ -6,18 +6,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.analysis import Verdict
-from orchestrator.analysis.comparison import (
-    Outcome,
-    Policy,
-    compare,
-    compare_selections,
-    gate,
-)
+from orchestrator.analysis.comparison import Outcome, Policy, compare, compare_selections, gate
 from orchestrator.analysis.metrics import METRICS
 from orchestrator.errors import ConfigurationError
 from orchestrator.store import Row
-from runners.contract import digest
-from tests.comparing import NEW, OLD, rounds, store_of, system_of
+from tests.comparing import NEW, OLD, ratios_of, rounds, store_of, system_of
 
 EAGER = [0.100, 0.110, 0.090, 0.105, 0.095]
 FAST = [0.050, 0.056, 0.044, 0.053, 0.047]
@@ -25,14 +18,16 @@ FAST = [0.050, 0.056, 0.044, 0.053, 0.047]
 
 def on_gpu(latencies_s: list[float], **more: object) -> list[Row]:
     """Rounds on a GPU, whose lone calls take ten times as long as one of many."""
-    found = []
-    for number, value in enumerate(latencies_s, 1):
-        pipelined = {
-            "latency_pipelined_median_s": value, "latency_pipelined_samples": 2, "samples_pipelined_s": [value] * 2,
-        }  # fmt: skip
-        [one] = rounds([10 * value], device="cuda", gpu_name="NVIDIA A100", dtype="float16", **pipelined, **more)
-        found.append({**one, "round": number, "trial_id": f"{one['trial_id']}-gpu-{number}"})
-    return found
+    lone = [10 * value for value in latencies_s]
+    return [
+        {
+            **row, "trial_id": f"{row['trial_id']}-gpu", "latency_pipelined_median_s": value,
+            "latency_pipelined_samples": 2, "samples_pipelined_s": [value] * 2,
+        }
+        for row, value in zip(
+            rounds(lone, device="cuda", gpu_name="NVIDIA A100", dtype="float16", **more), latencies_s, strict=True
+        )
+    ]  # fmt: skip
 
 
 def test_work_that_differs_gets_axes_of_its_own(tmp_path: Path) -> None:
@@ -57,7 +52,7 @@ def test_work_is_not_compared_with_other_work(tmp_path: Path) -> None:
     assert table.added == ("dtype",)
     assert [(one.problem, one.ratio) for one in table.entries if not one.is_baseline] == [("no baseline", None)]
     asked = compare(results, ["workload"], ["backend", "dtype"], "backend=eager dtype=float32")
-    assert [one.ratio.verdict for one in asked.ratios if one.ratio] == [Verdict.FASTER]
+    assert [ratio.verdict for ratio in ratios_of(asked)] == [Verdict.FASTER]
 
 
 def test_what_a_named_axis_tells_apart_needs_no_other(tmp_path: Path) -> None:
@@ -104,9 +99,12 @@ def test_a_cpu_is_compared_with_a_gpu_by_a_metric_that_both_have(tmp_path: Path)
     ):
         with pytest.raises(ConfigurationError, match="on a CPU and on a GPU, whose usual latencies .*--metric"):
             question(Policy())
-        [entry] = question(Policy(METRICS["latency_sync"])).ratios
-        assert entry.ratio is not None
-        assert entry.ratio.estimate.value == pytest.approx(10)
+        [ratio] = ratios_of(question(Policy(METRICS["latency_sync"])))
+        assert ratio.estimate.value == pytest.approx(10)
+    table = compare(results, ["workload"], ["gpu"], "gpu=A100", policy=Policy(METRICS["latency_sync"]))
+    assert [ratio.estimate.value for ratio in ratios_of(table)] == pytest.approx([0.1])
+    told = {(found.change.field, found.change.then, found.change.now) for found in table.differences}
+    assert ("device", "cuda", "cpu") in told
 
 
 def test_a_noisy_twin_makes_nothing_equivalent_and_hides_nothing(tmp_path: Path) -> None:
@@ -117,14 +115,14 @@ def test_a_noisy_twin_makes_nothing_equivalent_and_hides_nothing(tmp_path: Path)
     noisy = store_of(tmp_path / "b", *rounds(EAGER), *rounds(shaken, replicate=1), *rounds(slower, backend="x"))
     alone, beside = (compare(one, ["backend"], baseline="backend=eager") for one in (bare, noisy))
     assert [one.ratio for one in alone.ratios] == [one.ratio for one in beside.ratios]
-    assert [one.ratio.verdict for one in beside.ratios if one.ratio] == [Verdict.SLOWER]
+    assert [ratio.verdict for ratio in ratios_of(beside)] == [Verdict.SLOWER]
     [twin] = beside.twins
     assert (twin.row["backend"], twin.ratio.verdict) == ("eager", Verdict.UNDECIDED)
     assert alone.twins == ()
     found = gate(noisy, "backend=eager", "backend=x", max_slowdown=0.2)
     assert [one.outcome for one in found.cells] == [Outcome.UNDECIDED]
     wide = compare(noisy, ["backend"], baseline="backend=eager", policy=Policy(margin=0.4))
-    assert [one.ratio.verdict for one in wide.ratios if one.ratio] == [Verdict.SLIGHTLY_SLOWER]
+    assert [ratio.verdict for ratio in ratios_of(wide)] == [Verdict.SLIGHTLY_SLOWER]
 
 
 def test_the_scatter_of_a_campaign_is_that_of_all_its_cells(tmp_path: Path) -> None:
@@ -146,28 +144,29 @@ def test_the_scatter_of_a_campaign_is_that_of_all_its_cells(tmp_path: Path) -> N
     assert (estimates[1].half_width or 0) > (estimates[2].half_width or 1)
 
 
-def deep(layers: int, latencies_s: list[float], **more: object) -> list[Row]:
-    options = json.dumps({"layers": layers, "hidden_size": 768, **dict(more.pop("options", {}))})  # type: ignore[call-overload]
-    found = rounds(latencies_s, workload="bert", workload_options=options, **more)
-    return [{**one, "trial_id": f"{one['trial_id']}-{digest(json.loads(options))}"} for one in found]
+def renamed(rows: list[Row], mark: object) -> list[Row]:
+    """Rows whose ids say more than `rounds` knows."""
+    return [{**row, "trial_id": f"{row['trial_id']}-{mark}"} for row in rows]
+
+
+def deep(layers: int, latencies_s: list[float], hidden_size: int = 768) -> list[Row]:
+    options = json.dumps({"layers": layers, "hidden_size": hidden_size})
+    return renamed(rounds(latencies_s, workload="bert", workload_options=options), f"{layers}-{hidden_size}")
 
 
 def test_an_option_can_be_what_is_compared(tmp_path: Path) -> None:
-    twice = [2 * value for value in EAGER]
-    wide = {"hidden_size": 1536}
-    results = store_of(
-        tmp_path,
-        *(row for more in ({}, wide) for row in deep(12, EAGER, options=more)),
-        *(row for more in ({}, wide) for row in deep(24, twice, options=more)),
-    )
+    deeper = ((12, EAGER), (24, [2 * value for value in EAGER]))
+    wider: tuple[dict[str, int], ...] = ({}, {"hidden_size": 1536})
+    rows = [row for more in wider for layers, times_s in deeper for row in deep(layers, times_s, **more)]
+    results = store_of(tmp_path, *rows)
     table = compare(results, ["workload", "layers"], [], "layers=24")
     assert table.added == ("other_options",)
-    assert [one.ratio.estimate.value for one in table.ratios if one.ratio] == pytest.approx([2, 2])
+    assert [ratio.estimate.value for ratio in ratios_of(table)] == pytest.approx([2, 2])
     assert {(row["layers"], row["other_options"]) for row in table.arrow().to_pylist()} == {
         (12, "defaults"), (24, "defaults"), (12, "hidden_size=1536"), (24, "hidden_size=1536"),
     }  # fmt: skip
     sides = compare_selections(results, "layers=24", "layers=12")
-    assert [one.ratio.estimate.value for one in sides.ratios if one.ratio] == pytest.approx([2, 2])
+    assert [ratio.estimate.value for ratio in ratios_of(sides)] == pytest.approx([2, 2])
     with pytest.raises(ConfigurationError, match="write layers=VALUE"):
         compare(results, ["workload"], where="layers")
 
@@ -185,20 +184,10 @@ def test_threads_follow_the_processor_and_are_told(tmp_path: Path) -> None:
         assert len(table.ratios) == 1
         told = {one.change.field: (one.change.then, one.change.now) for one in table.differences}
         assert told["threads"] == ("2", "16")
-    lone = rounds(EAGER, host="a", cpu_model="Small", threads=1, system_id="s", hw_id="s")
-    lone = [{**one, "trial_id": f"{one['trial_id']}-lone"} for one in lone]
+    lone = renamed(rounds(EAGER, host="a", cpu_model="Small", threads=1, system_id="s", hw_id="s"), "lone")
     both = store_of(tmp_path / "both", *small, *large, *lone, systems=[system_of("s"), system_of("l")])
     table = compare(both, ["workload"], ["cpu"], "cpu=Small")
     assert (table.added, table.ratios) == (("threads",), ())
-
-
-def test_a_gpu_is_compared_with_a_processor_on_the_same_work(tmp_path: Path) -> None:
-    results = store_of(tmp_path, *rounds(EAGER, dtype="float16"), *on_gpu([value / 100 for value in EAGER]))
-    table = compare(results, ["workload"], ["gpu"], "gpu=A100", policy=Policy(METRICS["latency_sync"]))
-    assert [one.ratio.estimate.value for one in table.ratios if one.ratio] == pytest.approx([0.1])
-    assert ("device", "cuda", "cpu") in {
-        (one.change.field, one.change.then, one.change.now) for one in table.differences
-    }
 
 
 def test_sizes_follow_the_workload_unless_one_has_several(tmp_path: Path) -> None:
@@ -206,8 +195,7 @@ def test_sizes_follow_the_workload_unless_one_has_several(tmp_path: Path) -> Non
     text = rounds(FAST, workload="bert", sequence_length=128)
     results = store_of(tmp_path, *speech, *text)
     assert len(compare(results, ["workload"], [], "workload=wavlm").ratios) == 1
-    several = rounds(FAST, workload="bert", sequence_length=16000)
-    several = [{**one, "trial_id": f"{one['trial_id']}-long"} for one in several]
+    several = renamed(rounds(FAST, workload="bert", sequence_length=16000), "long")
     table = compare(store_of(tmp_path / "b", *speech, *text, *several), ["workload"], [], "workload=wavlm")
     assert table.added == ("sequence_length",)
     assert [table.text(one) for one in table.ratios] == ["workload=bert sequence_length=16000"]

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from orchestrator.analysis.comparison import Policy, Pool, compare, compare_sele
 from orchestrator.analysis.metrics import METRICS
 from orchestrator.errors import ConfigurationError
 from runners.statistics.moderation import BETWEEN_CAMPAIGNS
-from tests.comparing import NEW, OLD, measured, rounds, store_of
+from tests.comparing import NEW, OLD, by_backend, measured, ratios_of, rounds, store_of
 from tests.results import trial
 
 EAGER = [0.100, 0.110, 0.090, 0.105, 0.095]
@@ -27,55 +28,47 @@ def test_a_ratio_is_paired_by_round_and_is_that_of_scipy(tmp_path: Path) -> None
     error = math.hypot(scipy.stats.sem(logs), BETWEEN_CAMPAIGNS)
     degrees = 4 * (error / scipy.stats.sem(logs)) ** 4
     expected = scipy.stats.t.interval(0.95, degrees, loc=logs.mean(), scale=error)
-    assert entry.ratio is not None
-    ratio = entry.ratio.estimate
-    assert (entry.ratio.pairing, entry.ratio.verdict) == (Pairing.ROUNDS, Verdict.FASTER)
+    [found] = ratios_of(table)
+    assert entry.ratio is found
+    ratio = found.estimate
+    assert (found.pairing, found.verdict) == (Pairing.ROUNDS, Verdict.FASTER)
     assert (ratio.value, ratio.low, ratio.high) == pytest.approx((math.exp(logs.mean()), *map(math.exp, expected)))
     assert (ratio.processes, ratio.samples) == (5, 30)
     assert entry.cell.estimate is not None
     assert (entry.cell.estimate.value, entry.cell.estimate.samples) == (0.050, 15)
-    baseline = table.entry(backend="eager")
-    assert baseline.is_baseline
-    assert baseline.ratio is None
+    assert table.entry(backend="eager").is_baseline
 
 
 def test_between_campaigns_a_ratio_is_unpaired_and_that_of_welch(tmp_path: Path) -> None:
     results = store_of(tmp_path, *rounds(EAGER, campaign=OLD), *rounds(FAST[:3], campaign=NEW))
-    [entry] = compare_selections(results, "campaign=previous", "campaign=newest").ratios
+    [ratio] = ratios_of(compare_selections(results, "campaign=previous", "campaign=newest"))
     welch = scipy.stats.ttest_ind(np.log(EAGER), np.log(FAST[:3]), equal_var=False)
-    assert entry.ratio is not None
-    ratio = entry.ratio.estimate
-    assert entry.ratio.pairing is Pairing.UNPAIRED
-    assert ratio.degrees == pytest.approx(float(welch.df))
-    assert (math.log(ratio.low or 1), math.log(ratio.high or 1)) == pytest.approx(tuple(welch.confidence_interval()))
+    assert ratio.pairing is Pairing.UNPAIRED
+    expected = (*np.exp(welch.confidence_interval()), welch.df)
+    assert (ratio.estimate.low, ratio.estimate.high, ratio.estimate.degrees) == pytest.approx(expected)
 
 
 def test_above_1_is_better_also_where_more_is_better(tmp_path: Path) -> None:
-    slow, fast = ([{"throughput_examples_per_s": 1 / value} for value in side] for side in (EAGER, FAST))
-    rows = [measured(None, number, **one) for number, one in enumerate(slow, 1)]
-    rows += [measured(None, number, backend="onnxruntime", **one) for number, one in enumerate(fast, 1)]
-    policy = Policy(METRICS["throughput"])
-    table = compare(store_of(tmp_path, *rows), ["backend"], baseline="backend=eager", policy=policy)
-    [entry] = table.ratios
-    assert entry.ratio is not None
-    assert entry.ratio.estimate.value == pytest.approx(float(scipy.stats.gmean(np.divide(EAGER, FAST))))
-    assert entry.ratio.verdict is Verdict.FASTER
+    rows = [
+        measured(None, number, backend=backend, throughput_examples_per_s=1 / value)
+        for backend, latencies_s in (("eager", EAGER), ("onnxruntime", FAST))
+        for number, value in enumerate(latencies_s, 1)
+    ]
+    [ratio] = ratios_of(by_backend(tmp_path, *rows, policy=Policy(METRICS["throughput"])))
+    assert ratio.estimate.value == pytest.approx(float(scipy.stats.gmean(np.divide(EAGER, FAST))))
+    assert ratio.verdict is Verdict.FASTER
 
 
 def test_few_shared_rounds_do_not_throw_the_others_away(tmp_path: Path) -> None:
     later = [measured(value, number) for number, value in enumerate(FAST, 5)]
-    eager = rounds(EAGER, backend="onnxruntime")
-    [entry] = compare(store_of(tmp_path, *later, *eager), ["backend"], baseline="backend=eager").ratios
-    assert entry.ratio is not None
-    assert entry.ratio.pairing is Pairing.UNPAIRED
-    assert entry.ratio.estimate.processes == 10
+    [ratio] = ratios_of(by_backend(tmp_path, *later, *rounds(EAGER, backend="onnxruntime")))
+    assert (ratio.pairing, ratio.estimate.processes) == (Pairing.UNPAIRED, 10)
 
 
 def test_rounds_of_different_hosts_do_not_pair(tmp_path: Path) -> None:
-    here, there = rounds(EAGER, host="lab1"), rounds(FAST, host="lab2", backend="onnxruntime")
-    [entry] = compare(store_of(tmp_path, *here, *there), ["backend"], baseline="backend=eager").ratios
-    assert entry.ratio is not None
-    assert entry.ratio.pairing is Pairing.UNPAIRED
+    there = rounds(FAST, host="lab2", backend="onnxruntime")
+    [ratio] = ratios_of(by_backend(tmp_path, *rounds(EAGER, host="lab1"), *there))
+    assert ratio.pairing is Pairing.UNPAIRED
 
 
 def test_ratios_of_a_table_are_judged_together(tmp_path: Path) -> None:
@@ -86,31 +79,22 @@ def test_ratios_of_a_table_are_judged_together(tmp_path: Path) -> None:
         for row in (*rounds(EAGER, batch=batch), *rounds(doubtful, backend="x", batch=batch))
     ]
     results = store_of(tmp_path, *rows)
-    [alone] = compare(results, ["backend"], baseline="backend=eager", where="batch=1").ratios
-    together = compare(results, ["batch"], ["backend"], "backend=eager").ratios
-    assert alone.ratio is not None
-    assert alone.ratio.verdict is Verdict.FASTER
-    assert len(together) == 16
-    assert {one.ratio.verdict for one in together if one.ratio} == {Verdict.UNDECIDED}
+    [alone] = ratios_of(compare(results, ["backend"], baseline="backend=eager", where="batch=1"))
+    together = ratios_of(compare(results, ["batch"], ["backend"], "backend=eager"))
+    assert alone.verdict is Verdict.FASTER
+    assert [ratio.verdict for ratio in together] == [Verdict.UNDECIDED] * 16
 
 
 def test_failed_cells_keep_their_reason(tmp_path: Path) -> None:
     failed = [measured(None, number, backend="x", status="oom", reason="no memory") for number in (1, 2)]
     retried = trial("again", backend="y", status="infrastructure_error", reason="the network", round=1)
     again = {"attempt": 2, "status": "ok", "latency_sync_median_s": 0.1, "latency_sync_p10_s": 0.1}
-    rows = [*rounds(EAGER), *failed, retried, {**retried, **again}]
-    table = compare(store_of(tmp_path, *rows), ["backend"], baseline="backend=eager")
-    entry = table.entry(backend="x")
-    assert entry.ratio is None
-    assert entry.problem == "no memory"
-    assert {status.value: count for status, count in entry.cell.statuses.items()} == {"oom": 2}
-    again = table.entry(backend="y")
-    assert {status.value for status in again.cell.statuses} == {"ok"}
-    assert again.ratio is not None
-    assert again.ratio.estimate.low is None
-    assert again.ratio.verdict is Verdict.UNDECIDED
-    shown = table.arrow().to_pylist()
-    assert [(row["status"], row["reason"]) for row in shown if row["backend"] == "x"] == [("oom:2", "no memory")]
+    table = by_backend(tmp_path, *rounds(EAGER), *failed, retried, {**retried, **again})
+    assert (table.entry(backend="x").ratio, table.entry(backend="x").problem) == (None, "no memory")
+    [ratio] = ratios_of(table)
+    assert (ratio.estimate.low, ratio.verdict) == (None, Verdict.UNDECIDED)
+    shown = {row["backend"]: (row["status"], row["reason"]) for row in table.arrow().to_pylist()}
+    assert shown == {"eager": ("ok:5", None), "x": ("oom:2", "no memory"), "y": ("ok:1", None)}
 
 
 def test_flagged_trials_count_unless_the_user_leaves_them_out(tmp_path: Path) -> None:
@@ -123,18 +107,14 @@ def test_flagged_trials_count_unless_the_user_leaves_them_out(tmp_path: Path) ->
 
 
 def test_a_floor_that_is_not_valid_is_no_value(tmp_path: Path) -> None:
-    rows = [
-        measured(0.1, 1, dispatch_floor_small_s=0.01, dispatch_floor_structure="s", dispatch_floor_valid=True),
-        measured(
-            *(0.1, 1),
-            backend="x",
-            dispatch_floor_small_s=0.01,
-            dispatch_floor_structure="x",
-            dispatch_floor_valid=False,
-            dispatch_floor_problem="287 ≠ 290",
-        ),
-    ]
-    table = compare(store_of(tmp_path, *rows), ["backend"], baseline="backend=eager", policy=Policy(METRICS["floor"]))
+    floor: dict[str, Any] = {
+        "dispatch_floor_small_s": 0.01,
+        "dispatch_floor_structure": "s",
+        "dispatch_floor_valid": True,
+    }
+    wrong = {"dispatch_floor_structure": "x", "dispatch_floor_valid": False, "dispatch_floor_problem": "287 ≠ 290"}
+    rows = [measured(0.1, **floor), measured(0.1, backend="x", **{**floor, **wrong})]
+    table = by_backend(tmp_path, *rows, policy=Policy(METRICS["floor"]))
     assert table.entry(backend="x").problem == "287 ≠ 290"
     assert table.entry(backend="eager").cell.estimate is not None
 
@@ -145,9 +125,7 @@ def test_a_ratio_of_what_is_not_above_0_is_none(tmp_path: Path) -> None:
         for number in (1, 2)
         for name, value in (("eager", 0.5), ("x", 0.0))
     ]
-    table = compare(
-        store_of(tmp_path, *rows), ["backend"], baseline="backend=eager", policy=Policy(METRICS["sm_active"])
-    )
+    table = by_backend(tmp_path, *rows, policy=Policy(METRICS["sm_active"]))
     assert "not above 0" in str(table.entry(backend="x").problem)
 
 
@@ -194,34 +172,26 @@ def test_sides_whose_numbers_mean_different_things_are_not_compared(
     rows = [*rounds(EAGER, **{column: values[0]}), *rounds(FAST, backend="x", **{column: values[1]})]
     results = store_of(tmp_path, *rows)
     name = "method" if column == "method_version" else column
-    with pytest.raises(
-        ConfigurationError, match=rf"with {name} {values[1]}, its baseline with {values[0]}, which are not"
-    ):
+    words = rf"with {name} {values[1]}, its baseline with {values[0]}, which are not"
+    with pytest.raises(ConfigurationError, match=words):
         compare(results, ["backend"], baseline="backend=eager")
     pool = frozenset({Pool(name)})
     assert compare(results, ["backend"], baseline="backend=eager", policy=Policy(pool=pool)).ratios
 
 
 @pytest.mark.parametrize(
-    ("rows", "cols", "baseline", "where", "message"),
+    ("question", "message"),
     [
-        ((), (), None, (), "name at least one axis"),
-        (("workload",), ("workload",), None, (), "workload stands twice"),
-        (("backend",), (), "batch=1", (), "batch is no axis of the table"),
-        (("backend",), (), "backend!=eager", (), "expected one value, as backend=VALUE"),
-        (("backend",), (), "backend=eager", ("backend=eager",), "every trial is the baseline"),
-        (("backend",), (), "backend=jax", (), "no trial has backend=jax"),
-        (("backend",), (), None, ("backend=x", "batch=8"), "no trial meets backend=x batch=8"),
+        (((),), "name at least one axis"),
+        ((("workload",), ("workload",)), "workload stands twice"),
+        ((("backend",), (), "batch=1"), "batch is no axis of the table"),
+        ((("backend",), (), "backend!=eager"), "expected one value, as backend=VALUE"),
+        ((("backend",), (), "backend=eager", "backend=eager"), "every trial is the baseline"),
+        ((("backend",), (), "backend=jax"), "no trial has backend=jax"),
+        ((("backend",), (), None, "backend=x batch=8"), "no trial meets backend=x batch=8"),
     ],
 )
-def test_a_question_that_makes_no_sense_is_refused(
-    tmp_path: Path,
-    rows: tuple[str, ...],
-    cols: tuple[str, ...],
-    baseline: str | None,
-    where: tuple[str, ...],
-    message: str,
-) -> None:
+def test_a_question_that_makes_no_sense_is_refused(tmp_path: Path, question: tuple[Any, ...], message: str) -> None:
     results = store_of(tmp_path, *rounds(EAGER, batch=8), *rounds(EAGER, backend="x"))
     with pytest.raises(ConfigurationError, match=message):
-        compare(results, rows, cols, baseline, where)
+        compare(results, *question)

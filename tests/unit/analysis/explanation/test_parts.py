@@ -13,12 +13,8 @@ from orchestrator.analysis.ratios import Visit, shared_visits
 from orchestrator.analysis.statistics import Estimate
 
 
-def visits(rounds: Iterable[int], campaign: str = "c") -> list[Visit]:
-    return [(campaign, "h", number) for number in rounds]
-
-
 def values(rounds: Iterable[int], centre: float = 1.0, campaign: str = "c") -> dict[Visit, float]:
-    return {visit: centre * (1 + 0.01 * (visit[2] % 3)) for visit in visits(rounds, campaign)}
+    return {(campaign, "h", number): centre * (1 + 0.01 * (number % 3)) for number in rounds}
 
 
 @pytest.mark.parametrize(
@@ -55,43 +51,33 @@ def test_what_is_free_has_its_whole_interval_below_the_limit(
     assert is_free(Estimate(1.1, *interval, 3, 6)) is free
 
 
-def series(cost: float, *factors: float) -> list[dict[str, Any]]:
+STEADY, NOISY = (1.0, 1.01, 1.02, 1.0, 1.01), (0.6, 1.0, 1.7, 1.0, 0.8)
+
+
+def rows(cost: float, factors: Iterable[float]) -> list[dict[str, Any]]:
+    shared = {
+        **dict.fromkeys(("session_id", "interleaving", "finished_at", "cpu_time_per_call_s")),
+        "campaign_id": "c", "host": "h", "status": "ok", "device": "cpu", "latency_sync_samples": 10,
+    }  # fmt: skip
+    latencies = ("latency_sync_median_s", "latency_sync_p10_s")
     return [
-        {
-            **dict.fromkeys(("session_id", "interleaving", "finished_at", "cpu_time_per_call_s")),
-            "campaign_id": "c",
-            "host": "h",
-            "round": number,
-            "status": "ok",
-            "device": "cpu",
-            **dict.fromkeys(("latency_sync_median_s", "latency_sync_p10_s"), cost * factor),
-            "latency_sync_samples": 10,
-        }
-        for number, factor in enumerate(factors)
+        {**shared, "round": number, **dict.fromkeys(latencies, cost * factor)} for number, factor in enumerate(factors)
     ]
-
-
-def steady(cost: float) -> list[dict[str, Any]]:
-    return series(cost, 1.0, 1.01, 1.02, 1.0, 1.01)
-
-
-def noisy(cost: float) -> list[dict[str, Any]]:
-    return series(cost, 0.6, 1.0, 1.7, 1.0, 0.8)
 
 
 @pytest.mark.parametrize(
     ("costs", "batch", "following", "is_decided"),
     [
-        ({1: steady(1), 2: steady(1.05), 4: steady(1.5)}, 2, 4, True),
-        ({1: steady(1), 2: steady(1.05), 4: steady(1.06)}, 4, None, True),
-        ({1: steady(1), 2: noisy(1.0), 4: steady(1.5)}, 1, 2, False),
-        ({1: steady(1), 2: noisy(1.0), 4: steady(1.05)}, 4, None, True),  # 4 examples cost no less than 2
-        ({1: steady(1), 2: steady(1.5), 4: steady(1.05)}, 1, 2, True),
+        ({1: (1, STEADY), 2: (1.05, STEADY), 4: (1.5, STEADY)}, 2, 4, True),
+        ({1: (1, STEADY), 2: (1.05, STEADY), 4: (1.06, STEADY)}, 4, None, True),
+        ({1: (1, STEADY), 2: (1.0, NOISY), 4: (1.5, STEADY)}, 1, 2, False),
+        ({1: (1, STEADY), 2: (1.0, NOISY), 4: (1.05, STEADY)}, 4, None, True),  # 4 examples cost no less than 2
+        ({1: (1, STEADY), 2: (1.5, STEADY), 4: (1.05, STEADY)}, 1, 2, True),
     ],
 )
 def test_the_free_batch_is_the_largest_that_is_shown_to_be(
-    costs: dict[int, list[dict[str, Any]]], batch: int, following: int | None, is_decided: bool
+    costs: dict[int, tuple[float, tuple[float, ...]]], batch: int, following: int | None, is_decided: bool
 ) -> None:
-    found = free_batch(costs, Frame((), METRICS["latency_sync"]))
+    found = free_batch({size: rows(*cost) for size, cost in costs.items()}, Frame((), METRICS["latency_sync"]))
     assert found is not None
     assert (found.batch, found.next_batch, found.is_decided) == (batch, following, is_decided)

@@ -20,12 +20,7 @@ from orchestrator.config import Sweep
 from orchestrator.execution import TaskOutcome
 from orchestrator.files import ProjectFiles
 from orchestrator.planning import PlannedTask
-from orchestrator.scheduling import (
-    HostObserved,
-    RecordPiece,
-    TaskEnded,
-    WorkerProcess,
-)
+from orchestrator.scheduling import HostObserved, RecordPiece, TaskEnded, WorkerProcess
 from orchestrator.store import Ingest, Store
 from runners.contract import EXIT_CANNOT_RECORD, Begin, Environment, Line, encode_line
 from runners.system import collect
@@ -75,9 +70,8 @@ class Driving:
     def looks(self) -> None:
         self.driver._looked_s = float("-inf")
         self.driver._look()
-        while any(
-            task.ended and not task.intake.is_settled for work in self.works.values() for task in work.running.values()
-        ):
+        running = [task for work in self.works.values() for task in work.running.values()]
+        while any(task.ended and not task.intake.is_settled for task in running):
             self.driver._end_settled()
         self.driver._end_settled()
 
@@ -93,14 +87,17 @@ class Driving:
         return len(data)
 
 
+Drive = Callable[..., Driving]
+
+
 @pytest.fixture
-def drive(tmp_path: Path) -> Iterator[Callable[..., Driving]]:
+def drive(tmp_path: Path) -> Iterator[Drive]:
     files, store = ProjectFiles(tmp_path), Store.open(tmp_path / "results")
     with ControlFiles(files.control).driving(), store.writer() as writer, Ingest(store, writer, print) as ingest:
         yield lambda *works, wanted=None: Driving(files, ingest, works, wanted)
 
 
-def test_tasks_of_other_hosts_on_the_same_disk_are_no_leftovers(drive: Callable[..., Driving]) -> None:
+def test_tasks_of_other_hosts_on_the_same_disk_are_no_leftovers(drive: Drive) -> None:
     driving = drive(work("h1"), work("h2"))
     [lost, running] = driving.start()
     driving.driver._take(TaskEnded("h1", lost, None, "its node died", None))
@@ -112,7 +109,7 @@ def test_tasks_of_other_hosts_on_the_same_disk_are_no_leftovers(drive: Callable[
 
 
 def test_a_full_disk_only_keeps_others_from_seeing_how_the_campaign_is(
-    drive: Callable[..., Driving], monkeypatch: pytest.MonkeyPatch
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def publish(number: int) -> None:
         monkeypatch.setattr(ControlFiles, "publish", lambda *_: (_ for _ in ()).throw(OSError(number, "cannot")))
@@ -130,9 +127,7 @@ def two_slots() -> HostWork:
     return HostWork("h1", 2, deque(planned))
 
 
-def test_a_second_task_that_is_lost_while_its_host_is_made_fit_is_seen_to_as_well(
-    drive: Callable[..., Driving],
-) -> None:
+def test_a_second_task_that_is_lost_while_its_host_is_made_fit_is_seen_to_as_well(drive: Drive) -> None:
     driving = drive(two_slots())
     first, second = driving.start()
     driving.goes_on(1)
@@ -147,7 +142,7 @@ def test_a_second_task_that_is_lost_while_its_host_is_made_fit_is_seen_to_as_wel
     assert [returned.running for returned in driving.hosts.returned] == [{second}, set()]
 
 
-def test_what_ends_well_while_its_host_is_made_fit_is_still_acknowledged(drive: Callable[..., Driving]) -> None:
+def test_what_ends_well_while_its_host_is_made_fit_is_still_acknowledged(drive: Drive) -> None:
     driving = drive(two_slots())
     first, second = driving.start()
     driving.driver._take(TaskEnded("h1", first, None, "its worker died", None))
@@ -162,31 +157,29 @@ def test_what_ends_well_while_its_host_is_made_fit_is_still_acknowledged(drive: 
     assert [found.directory for found in driving.works["h1"].acknowledgements] == [directory]
 
 
-def test_a_runner_that_cannot_write_its_records_is_no_fault_of_the_trial(drive: Callable[..., Driving]) -> None:
+def test_a_runner_that_cannot_write_its_records_is_no_fault_of_the_trial(drive: Drive) -> None:
     driving = drive(work("h1"))
     [task_id] = driving.start()
     trial, other = driving.hosts.submitted[0].task.trials
-    size = driving.records(
-        task_id, Environment(task_id, {"python": "3"}, {}, "code"), Begin(trial.trial_id, trial.attempt, 1)
-    )
+    begun = Begin(trial.trial_id, trial.attempt, 1)
+    size = driving.records(task_id, Environment(task_id, {"python": "3"}, {}, "code"), begun)
     full = TaskOutcome(EXIT_CANNOT_RECORD, None, None, "records.jsonl: No space left on device")
     driving.driver._take(TaskEnded("h1", task_id, full, None, size))
     driving.looks()
     host = driving.works["h1"]
     assert host.reason == "its runner could not write its records (records.jsonl: No space left on device)"
-    assert [(left.trial_id, left.attempt) for left in host.waiting[0].task.trials] == [
-        (other.trial_id, 1),
-        (trial.trial_id, 2),
-    ]
+    left = [(left.trial_id, left.attempt) for left in host.waiting[0].task.trials]
+    assert left == [(other.trial_id, 1), (trial.trial_id, 2)]
 
 
-def test_a_driver_that_was_stopped_gives_nobody_up_for_it(drive: Callable[..., Driving]) -> None:
+def test_a_driver_that_was_stopped_gives_nobody_up_for_it(drive: Drive) -> None:
+    driving = drive(work("h1"))
+
     def looks_for(seconds: int) -> None:
         for _ in range(seconds):
             driving.now_s += 1
             driving.looks()
 
-    driving = drive(work("h1"))
     driving.driver._lose(driving.works["h1"], "its node died")
     looks_for(5)
     driving.now_s += 600
@@ -214,8 +207,7 @@ def test_who_still_says_something_is_heard_to_the_end(monkeypatch: pytest.Monkey
 
     told: list[str] = []
     nobody = cast("Any", None)
-    asked = {"h1": nobody, "h2": nobody}
-    assert ask(cast("Any", scheduler), nobody, asked, 0.1, take, told.append) == {"h1"}
+    assert ask(cast("Any", scheduler), nobody, dict.fromkeys(streams, nobody), 0.1, take, told.append) == {"h1"}
     assert heard == ["first", "second"]
     assert told == ["h2: it gave no answer within 0 s"]
     assert silent_one.is_dropped
@@ -223,7 +215,7 @@ def test_who_still_says_something_is_heard_to_the_end(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(("drained", "takes_part"), [(("h1",), True), (("h1", "h2"), False)])
 def test_a_spare_is_not_needed_once_everything_is_drained(
-    drive: Callable[..., Driving], drained: tuple[str, ...], takes_part: bool
+    drive: Drive, drained: tuple[str, ...], takes_part: bool
 ) -> None:
     driving = drive(work("h1"), work("h2"), wanted=sweep("any"))
     driving.control.request(Request(RequestKind.DRAIN, drained))

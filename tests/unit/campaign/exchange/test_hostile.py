@@ -13,6 +13,7 @@ from orchestrator.store import Writer, fitting
 from tests import exporting
 from tests.exporting import Export, edit, record
 
+Capture = pytest.CaptureFixture[str]
 export, exported = exporting.export, exporting.exported
 
 
@@ -51,9 +52,7 @@ def whole(export: Export) -> Export:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("file", ["export.json", "task.json", "system.json"])
 @pytest.mark.parametrize("attack", (SPECIAL | SPOILT).values(), ids=SPECIAL | SPOILT)
-def test_files_of_strangers_are_told_of_in_one_line(
-    whole: Export, capsys: pytest.CaptureFixture[str], file: str, attack: Attack
-) -> None:
+def test_files_of_strangers_are_told_of_in_one_line(whole: Export, capsys: Capture, file: str, attack: Attack) -> None:
     attack((whole.directory if file == "export.json" else whole.task_directory(1)) / file)
     code = whole.load()
     error = capsys.readouterr().err
@@ -68,7 +67,7 @@ def test_files_of_strangers_are_told_of_in_one_line(
 
 @pytest.mark.parametrize("attack", SPECIAL.values(), ids=SPECIAL)
 def test_records_that_are_no_file_are_refused_before_anything_is_stored(
-    whole: Export, capsys: pytest.CaptureFixture[str], attack: Attack
+    whole: Export, capsys: Capture, attack: Attack
 ) -> None:
     attack(whole.task_directory(1) / "records.jsonl")
     assert (whole.load(), whole.store_path.exists()) == (ExitCode.USAGE, False)
@@ -76,18 +75,14 @@ def test_records_that_are_no_file_are_refused_before_anything_is_stored(
 
 
 @pytest.mark.timeout(120)
-def test_records_that_are_sparse_give_the_rows_before_the_hole(
-    whole: Export, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_records_that_are_sparse_give_the_rows_before_the_hole(whole: Export, capsys: Capture) -> None:
     sparse(whole.task_directory(1) / "records.jsonl")
     assert (whole.load(), len(whole.rows())) == (ExitCode.TRIALS_FAILED, 6)
     assert "records.jsonl: line 7 of its records cannot be read: 2147" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("place", ["tasks", "tasks/r2-cpu", "tasks/r2-cpu/again-2"])
-def test_a_directory_that_is_a_link_is_not_followed(
-    whole: Export, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
-) -> None:
+def test_a_directory_that_is_a_link_is_not_followed(whole: Export, tmp_path: Path, capsys: Capture, place: str) -> None:
     path = whole.directory / place
     if path.exists():
         path.rename(tmp_path / "elsewhere")
@@ -99,18 +94,16 @@ def test_a_directory_that_is_a_link_is_not_followed(
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"started_at_ns": 4_070_908_800_000_000_000}, "line 3 of its records gives no row: started_at is 2099-01-01"),
-        (
-            {"facts": {"a": "\ud800"}},
-            "line 3 of its records cannot be read: record.facts: holds half of a surrogate pair",
-        ),
-        ({"reason": "x" * 2**21}, "line 3 of its records cannot be read: record.reason: 2097152 characters, at most"),
+        ({"started_at_ns": 4_070_908_800_000_000_000}, "gives no row: started_at is 2099-01-01"),
+        ({"facts": {"a": "\ud800"}}, "cannot be read: record.facts: holds half of a surrogate pair"),
+        ({"reason": "x" * 2**21}, "cannot be read: record.reason: 2097152 characters, at most"),
+        ({"started_at_ns": 2**70}, "cannot be read: record.started_at_ns: "),
+        ({"exit_code": 2**40}, "cannot be read: exit_code: "),
     ],
 )
 def test_a_row_of_the_second_task_that_no_store_takes_is_known_before_the_first_is_written(
-    export: Export, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
-    changes: dict[str, Any], expected: str,
-) -> None:  # fmt: skip
+    export: Export, capsys: Capture, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], expected: str
+) -> None:
     first, second = export.task(1).trials
     export.finish(0)
     export.write(1, record(first), record(second, **changes))
@@ -120,18 +113,15 @@ def test_a_row_of_the_second_task_that_no_store_takes_is_known_before_the_first_
     monkeypatch.setattr(intake, "fitting", lambda rows: known.append(False) or fitting(rows))
     assert export.load() == ExitCode.TRIALS_FAILED
     told = capsys.readouterr().err
-    assert f"tasks/r2-cpu/records.jsonl: {expected}" in told
+    assert f"tasks/r2-cpu/records.jsonl: line 3 of its records {expected}" in told
     assert told.count("\n") == 1
     assert known.index(True) == known.count(False) > 1, "all was judged before anything was written"
     assert len(export.rows()) == 5
 
 
-def test_an_export_from_the_future_is_refused_and_nothing_is_written(
-    export: Export, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_export_from_the_future_is_refused_and_nothing_is_written(export: Export, capsys: Capture) -> None:
     export.finish(0)
-    edit(export.directory / "export.json", f'"exported_at_ns": {export.manifest.exported_at_ns}',
-         '"exported_at_ns": 4070908800000000000')  # fmt: skip
+    edit(export.directory / "export.json", str(export.manifest.exported_at_ns), "4070908800000000000")
     assert export.load() == ExitCode.USAGE
     assert "started_at is 2099-01-01" in capsys.readouterr().err
     assert not export.store_path.exists()

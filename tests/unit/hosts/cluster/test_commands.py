@@ -1,13 +1,12 @@
 """Commands in containers: what an engine sends in one packet with its answer's header is not lost."""
 
 import json
-import re
-import socket
 import struct
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -25,42 +24,33 @@ def frame(stream: int, data: bytes) -> bytes:
 WRITTEN = frame(1, b"600 root\n") + frame(2, b"a warning\n") + frame(1, b"700 root\n")
 
 
-@dataclass
-class Engine:
+class Engine(HTTPServer):
     """An engine that knows one container and sends each answer, header and body, in one packet."""
 
-    listener: socket.socket
-    exit_code: int | None = 0
-    started: str = "200 OK"
-    asked: list[tuple[str, Any]] = field(default_factory=list)
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.exit_code: int | None = 0
+        self.started = "200 OK"
+        self.asked: list[tuple[str, Any]] = []
 
-    def serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self.listener.accept()
-            except OSError:
-                return  # the test has closed it
-            with connection:
-                self._answer(connection)
 
-    def _answer(self, connection: socket.socket) -> None:
-        request = b""
-        while b"\r\n\r\n" not in request:
-            request += connection.recv(65536)
-        head, _, body = request.partition(b"\r\n\r\n")
-        length = re.search(rb"Content-Length: (\d+)", head)
-        while length and len(body) < int(length[1]):
-            body += connection.recv(65536)
-        path = head.split()[1].decode()
-        self.asked.append((path, json.loads(body) if body else None))
-        if path.endswith("/start") and self.started.startswith(("101", "200")):
-            connection.sendall(f"HTTP/1.1 {self.started}\r\nContent-Type: application/x\r\n\r\n".encode() + WRITTEN)
-            return
-        answers = {"/start": {"message": "is not running"}, "/json": {"ExitCode": self.exit_code}}
-        text = json.dumps(answers.get(path[path.rindex("/") :], {"Id": "e1"})).encode()
-        status = self.started if path.endswith("/start") else "200 OK"
-        header = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n"
-        connection.sendall(f"{header}Connection: close\r\n\r\n".encode() + text)
+class Answer(BaseHTTPRequestHandler):
+    server: Engine
+
+    def do_GET(self) -> None:
+        sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.asked.append((self.path, json.loads(sent) if sent else None))
+        answers = {"start": {"message": "is not running"}, "json": {"ExitCode": self.server.exit_code}}
+        action = self.path.rpartition("/")[2]
+        status, body = "200 OK", json.dumps(answers.get(action, {"Id": "e1"})).encode()
+        if action == "start":
+            status, body = self.server.started, WRITTEN if self.server.started[0] in "12" else body
+        self.wfile.write(f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n\r\n".encode() + body)
+
+    do_POST = do_GET  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        pass
 
 
 @dataclass
@@ -71,19 +61,17 @@ class Container:
 
 @pytest.fixture
 def engine() -> Iterator[Engine]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        found = Engine(listener)
-        thread = threading.Thread(target=found.serve)
+    with Engine() as found:
+        thread = threading.Thread(target=found.serve_forever, args=(0.05,))
         thread.start()
         yield found
-        listener.shutdown(socket.SHUT_RDWR)
-    thread.join()
+        found.shutdown()
+        thread.join()
 
 
 @pytest.fixture
 def client(engine: Engine) -> Iterator[DockerClient]:
-    port = engine.listener.getsockname()[1]
-    with closing(DockerClient(f"tcp://127.0.0.1:{port}", version="1.41", timeout=10)) as found:
+    with closing(DockerClient(f"tcp://127.0.0.1:{engine.server_port}", version="1.41", timeout=10)) as found:
         yield found
 
 

@@ -5,13 +5,14 @@ import re
 import socket
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from orchestrator.config import Connection, Host
 from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts.cluster import state
 from orchestrator.hosts.cluster.plan import Site
 from orchestrator.hosts.cluster.reach import choose_address, listened_here, survey
@@ -27,16 +28,6 @@ from orchestrator.hosts.cluster.settings import (
 )
 from orchestrator.hosts.cluster.state import Agent, Cluster, ClusterFiles
 from orchestrator.hosts.connection import CommandOutput, Connections
-
-
-@dataclass(frozen=True)
-class Project:
-    root: Path
-
-    @property
-    def state(self) -> Path:
-        return self.root / ".taxmeter"
-
 
 HERE = Host(connection=Connection.LOCAL)
 AGENT = Agent("h1", "10.0.0.7", "/var/lib/taxmeter", (0, 1), (0,), "sha256:1", ("GPU-1",), "n1")
@@ -78,7 +69,7 @@ def test_what_listens_on_this_machine_is_seen(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert port in listened_here()
-        assert port in survey("here", HERE, Connections({}), Project(tmp_path)).listened
+        assert port in survey("here", HERE, Connections({}), ProjectFiles(tmp_path)).listened
 
 
 def test_tls_takes_three_files_and_names_the_one_that_is_missing(tmp_path: Path) -> None:
@@ -102,7 +93,7 @@ def test_tls_takes_three_files_and_names_the_one_that_is_missing(tmp_path: Path)
 
 def test_what_is_remembered_comes_back_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "_SHORT", tmp_path)
-    files = ClusterFiles(Project(tmp_path))
+    files = ClusterFiles(ProjectFiles(tmp_path))
     assert files.load() is None
     cluster = files.create(Ports(21000))
     host = Host(connection=Connection.SSH, address="10.0.0.7", jump="gate", labels={"rack": "b"})
@@ -124,7 +115,7 @@ def test_a_directory_of_sockets_that_somebody_else_made_since_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state, "_SHORT", tmp_path)
-    files = ClusterFiles(Project(tmp_path))
+    files = ClusterFiles(ProjectFiles(tmp_path))
     sockets = files.create(Ports(21000)).sockets
     (tmp_path / "theirs").mkdir(mode=0o700)
     user = os.geteuid()
@@ -156,7 +147,7 @@ def test_a_directory_of_sockets_that_somebody_else_made_since_is_not_used(
     ids=["refused", "unknown", "of another version", "cut"],
 )
 def test_what_was_remembered_and_cannot_be_read_is_named(tmp_path: Path, old: str, new: str, why: str) -> None:
-    files = ClusterFiles(Project(tmp_path))
+    files = ClusterFiles(ProjectFiles(tmp_path))
     far = {"h1": Host(connection=Connection.SSH, address="10.0.0.7")}
     files.save(Cluster("c", 21000, tmp_path / "token", tmp_path, hosts=far))
     path = files.directory / "state.json"
@@ -200,22 +191,26 @@ class Told(Connections):
 FAR = Host(connection=Connection.SSH, address="h", work_directory="/not/yet")
 
 
-def surveyed(connections: Connections) -> Site:
-    return survey("h", FAR, connections, Project(Path("/p")))
-
-
-def test_a_work_directory_that_hosts_share_is_refused() -> None:
-    with pytest.raises(InfrastructureError, match=r"/not/yet is on a network file system \(nfs\).*`work_directory:`"):
-        surveyed(Told(r"\|.*\|/not/yet$", "|nfs|/not/yet"))
+def surveyed(old: str, new: str) -> Site:
+    return survey("h", FAR, Told(old, new), ProjectFiles(Path("/p")))
 
 
 def test_a_host_tells_both_addresses_of_its_connection() -> None:
-    site = surveyed(Told("^@connection\n.*", "@connection\n10.0.0.1 5000 10.0.0.7 22"))
+    site = surveyed("^@connection\n.*", "@connection\n10.0.0.1 5000 10.0.0.7 22")
     assert (site.ours, site.address, site.work_directory) == ("10.0.0.1", "10.0.0.7", "/not/yet")
-    with pytest.raises(InfrastructureError, match=r"IPv6 \(fe80::1%eth0\)"):
-        surveyed(Told("^@connection\n.*", "@connection\nfe80::1%eth0 5000 fe80::2%eth0 22"))
-    with pytest.raises(InfrastructureError, match=r"without TCP \(UNKNOWN\)"):
-        surveyed(Told("^@connection\n.*", "@connection\nUNKNOWN 65535 UNKNOWN 65535"))
+
+
+@pytest.mark.parametrize(
+    ("said", "instead", "problem"),
+    [
+        (r"\|.*\|/not/yet$", "|nfs|/not/yet", r"on a network file system \(nfs\).*`work_directory:`"),
+        ("^@connection\n.*", "@connection\nfe80::1%eth0 5000 fe80::2%eth0 22", r"IPv6 \(fe80::1%eth0\)"),
+        ("^@connection\n.*", "@connection\nUNKNOWN 65535 UNKNOWN 65535", r"without TCP \(UNKNOWN\)"),
+    ],
+)
+def test_a_host_that_cannot_be_part_of_a_cluster_is_refused(said: str, instead: str, problem: str) -> None:
+    with pytest.raises(InfrastructureError, match=problem):
+        surveyed(said, instead)
 
 
 def test_the_head_has_the_address_that_most_hosts_see_and_keeps_it() -> None:

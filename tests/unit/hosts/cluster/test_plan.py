@@ -23,7 +23,6 @@ from orchestrator.hosts.cluster.plan import (
     head_container,
     refuse_unfit,
 )
-from orchestrator.hosts.cluster.settings import TOKEN
 from orchestrator.hosts.cluster.state import Cluster
 
 SECRET = "5ec2e7"
@@ -104,12 +103,6 @@ def test_a_node_has_its_own_label_and_the_plan_of_all() -> None:
     assert created["labels"][LABEL_NODE] == "n7"
     assert created["labels"][LABEL_PLAN] == agent().created("n8")["labels"][LABEL_PLAN] == agent().digest
     assert created["labels"][LABEL] == "c1"
-
-
-def test_the_secret_is_put_into_agents_and_in_nothing_that_an_engine_tells() -> None:
-    assert agent().files[TOKEN] == SECRET.encode()
-    assert SECRET not in str(agent().created("n"))
-    assert SECRET not in str(head().created())
 
 
 def test_the_head_sees_the_project_and_the_clusters_files_wherever_they_are() -> None:

@@ -1,8 +1,8 @@
 """Whose a cluster is: one that a sweep brought up goes with it, and another stays. Without hosts and engines."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
@@ -20,24 +20,11 @@ HERE = Host(connection=Connection.LOCAL)
 FIREWALL = "a firewall drops what goes to port 6400"
 
 
-class Client:
-    """This machine's engine, which has no container of ours."""
-
-    def close(self) -> None:
-        pass
-
-    @property
-    def containers(self) -> "Client":
-        return self
-
-    def list(self, **_: object) -> list[object]:
-        return []
-
-
 @pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProjectFiles]:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProjectFiles:
     monkeypatch.setattr(lifecycle, "local_socket", lambda: None)
-    monkeypatch.setattr(lifecycle, "connect", Client)
+    # this machine's engine, which has no container of ours
+    monkeypatch.setattr(lifecycle, "connect", lambda: MagicMock(**{"containers.list.return_value": []}))
     monkeypatch.setattr(state, "_SHORT", tmp_path)
     return ProjectFiles(tmp_path)
 
@@ -94,9 +81,7 @@ def test_a_mark_that_a_killed_sweep_left_goes_with_the_cluster(project: ProjectF
 def test_a_cluster_that_a_sweep_brings_up_for_the_next_host_goes_with_the_sweep(
     project: ProjectFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise InfrastructureError(FIREWALL)
-
+    refuse = Mock(side_effect=InfrastructureError(FIREWALL))
     image = AgentImage("taxmeter/agent:1", ImageIdentity("sha256:1", "0" * 64, ()))
     monkeypatch.setattr(lifecycle, "ensure_agent_image", lambda *_: image)
     monkeypatch.setattr(lifecycle, "reconciled_head", refuse)

@@ -44,21 +44,21 @@ def test_values_as_sql(columns: list[str], values: set[tuple[object, ...]], sql:
     assert sql_values(columns, values) == sql
 
 
-def test_few_samples_are_all_kept() -> None:
-    assert _limits([10, 500], 510) == (500, 1)
-    assert _limits([], 10)[1] == 1
+@pytest.mark.parametrize(
+    ("lengths", "most", "cap", "every"), [([10, 500], 510, 500, 1), ([100] * 10_000, 10_000, 4, 4)]
+)
+def test_few_samples_are_all_kept_and_of_too_many_series_some_are_left_out(
+    lengths: list[int], most: int, cap: int, every: int
+) -> None:
+    assert _limits(lengths, most) == (cap, every)
 
 
 def test_many_samples_are_cut_evenly_over_the_series_and_as_little_as_possible() -> None:
+    assert _limits([], 10)[1] == 1
     lengths = [10] * 50 + [1000] * 50
     cap, every = _limits(lengths, 10_000)
     assert every == 1
-    assert sum(min(one, cap) for one in lengths) <= 10_000 < sum(min(one, cap + 1) for one in lengths)
-
-
-def test_where_even_a_few_of_each_are_too_many_series_are_left_out() -> None:
-    cap, every = _limits([100] * 10_000, 10_000)
-    assert (cap, every) == (4, 4)
+    assert sum(min(length, cap) for length in lengths) <= 10_000 < sum(min(length, cap + 1) for length in lengths)
 
 
 def test_a_thinned_series_keeps_its_order_and_tells_of_all() -> None:
@@ -97,25 +97,6 @@ def test_what_is_packed_comes_out_again() -> None:
             seconds = head["least"] + found / 65535 * (head["largest"] - head["least"])
             np.testing.assert_allclose(seconds, original, rtol=2e-5)
     assert list(Mode)[np.frombuffer(zlib.decompress(blocks[0], wbits=-15), HEADER, 1)["mode"][0]] is Mode.PIPELINED
-
-
-def test_the_header_has_the_layout_that_the_script_reads() -> None:
-    offsets = {name: HEADER.fields[name][1] for name in HEADER.names}  # type: ignore[index, union-attr]
-    assert (HEADER.itemsize, offsets) == (
-        30,
-        {
-            "mode": 0,
-            "campaign": 2,
-            "host": 4,
-            "round": 6,
-            "count": 8,
-            "kept": 12,
-            "least": 16,
-            "median": 20,
-            "largest": 24,
-            "flagged": 28,
-        },
-    )
 
 
 def test_text_is_escaped_and_markup_is_not() -> None:

@@ -1,7 +1,7 @@
 """What the backends of torch do around torch: nothing here needs it."""
 
+import sys
 from collections.abc import Callable
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,26 +11,22 @@ from runners.backends import inductor, make_backend
 from runners.backends.base import Backend
 from runners.backends.eager import Eager
 from runners.backends.encoder import encoder_of
-from runners.backends.preparation import first_line, preparing
-from runners.backends.python_calls import count_calls, count_calls_of
+from runners.backends.preparation import preparing
+from runners.backends.python_calls import count_calls_of
 from runners.backends.torch_compile import TorchCompile
-from runners.contract import BackendSpec, Trial
 from runners.protocol import cache
 from runners.workloads import make_workload
 from runners.workloads.base import Unsupported
-
-MakeTrial = Callable[..., Trial]
+from tests.conftest import MakeTrial
 
 
 @pytest.fixture
 def backend(make_trial: MakeTrial) -> Callable[..., Backend]:
     """A backend for tiny-bert that has loaded nothing."""
 
-    def make(name: str, threads: int = 1, device: str = "cpu", **options: object) -> Backend:
-        trial = make_trial(
-            "tiny-bert", backend=name, options=options, sequence_length=16, threads=threads, device=device
-        )
-        return make_backend(make_workload(trial.spec))
+    def make(name: str, threads: int = 1, device: str = "cpu", batch: int = 1, **options: object) -> Backend:
+        asked = {"backend": name, "options": options, "threads": threads, "device": device, "batch": batch}
+        return make_backend(make_workload(make_trial("tiny-bert", sequence_length=16, **asked).spec))
 
     return make
 
@@ -73,12 +69,6 @@ def test_what_has_a_status_of_its_own_keeps_it(error: BaseException) -> None:
     assert raised.value is error
 
 
-def test_nothing_happens_to_a_preparation_that_succeeds() -> None:
-    with preparing("tracing"):
-        value = first_line(ValueError("one\ntwo"))
-    assert value == "one"
-
-
 # Counting calls
 
 
@@ -92,15 +82,7 @@ def test_calls_of_compiled_and_python_functions_are_counted() -> None:
     assert count_calls_of("abs", inner) == 0
 
 
-def test_who_calls_can_decide() -> None:
-    here = count_calls(inner, lambda frame, name: frame.f_code.co_name == "inner" and name == "len")
-    elsewhere = count_calls(inner, lambda frame, name: frame.f_code.co_name == "outer")
-    assert (here, elsewhere) == (2, 0)
-
-
 def test_counting_ends_when_the_function_raises() -> None:
-    import sys
-
     before = sys.getprofile()
     with pytest.raises(ZeroDivisionError):
         count_calls_of("len", lambda: 1 / 0)
@@ -112,23 +94,16 @@ def test_counting_ends_when_the_function_raises() -> None:
 
 @pytest.mark.parametrize(
     "changed",
-    [{"mode": "max-autotune-no-cudagraphs"}, {"attention": "eager"}, {"threads": 2}, {"device": "cuda"}],
+    [{"mode": "max-autotune-no-cudagraphs"}, {"attention": "eager"}, {"threads": 2}, {"device": "cuda"}, {"batch": 2}],
 )
 def test_what_decides_compiled_code_decides_its_place_in_the_cache(
     backend: Callable[..., Backend], changed: dict[str, Any]
 ) -> None:
-    plain, other = (
-        cache.entries("/cache", made, "a", 8)
-        for made in (backend("torch_compile"), backend("torch_compile", **changed))
+    plain, other, same = (
+        cache.entries("/cache", backend("torch_compile", **options), "a", 8).artifact
+        for options in ({}, changed, {"mode": "default"})
     )
-    assert plain.artifact != other.artifact
-    assert plain.artifact == cache.entries("/cache", backend("torch_compile", mode="default"), "a", 8).artifact
-
-
-def test_each_batch_is_compiled_for_itself(make_trial: MakeTrial) -> None:
-    specs = [make_trial("tiny-bert", backend="torch_compile", sequence_length=16, batch=n).spec for n in (1, 2)]
-    one, two = (cache.entries("/cache", make_backend(make_workload(spec)), "a", 8).artifact for spec in specs)
-    assert one != two
+    assert same == plain != other
 
 
 @pytest.mark.parametrize(
@@ -142,28 +117,24 @@ def test_a_mode_with_graphs_of_its_own_is_not_captured(
     assert TorchCompile.capturable is True
 
 
-def test_a_recorded_graph_is_the_proof_of_cuda_graphs() -> None:
-    assert inductor.graph_verdict(3, 0, []) == {
-        "cuda_graphs": True,
-        "cuda_graphs_problem": None,
-        "cuda_graphs_recorded": 3,
-        "cudagraph_skips": 0,
-    }
-
-
 @pytest.mark.parametrize(
     ("recorded", "skips", "reasons", "problem"),
     [
+        (3, 0, [], None),
         (0, 0, [], "no CUDA graph was recorded"),
         (1, 2, ["mutated inputs (1 instances)\n at line 3"], "2 graphs were skipped: mutated inputs (1 instances)"),
         (0, 1, [], "1 graphs were skipped: no reason given"),
     ],
 )
-def test_what_is_not_proven_is_not_reported_as_cuda_graphs(
-    recorded: int, skips: int, reasons: list[str], problem: str
+def test_a_recorded_graph_is_the_proof_of_cuda_graphs_and_what_is_not_proven_is_not_reported(
+    recorded: int, skips: int, reasons: list[str], problem: str | None
 ) -> None:
-    facts = inductor.graph_verdict(recorded, skips, reasons)
-    assert (facts["cuda_graphs"], facts["cuda_graphs_problem"]) == (False, problem)
+    assert inductor.graph_verdict(recorded, skips, reasons) == {
+        "cuda_graphs": problem is None,
+        "cuda_graphs_problem": problem,
+        "cuda_graphs_recorded": recorded,
+        "cudagraph_skips": skips,
+    }
 
 
 def test_graphs_are_counted_through_the_trees() -> None:
@@ -229,12 +200,3 @@ def test_a_backend_that_is_lossy_by_design_has_a_tolerance_of_its_own(backend: C
     assert 0.05 < lossy.relative_l2 < 0.5
     assert 0.9 < lossy.min_cosine < 1
     assert Eager.tolerance is None
-
-
-def test_an_engine_of_tensorrt_is_for_gpus_alone(make_trial: MakeTrial) -> None:
-    from runners.contract.catalogue import refusal
-
-    spec = make_trial("tiny-bert", sequence_length=16).spec
-    refused = refusal(replace(spec, backend=BackendSpec("tensorrt", {})))
-    assert refused is not None
-    assert "served: cuda" in refused

@@ -1,6 +1,5 @@
 """Which trials are measured in turns with each other, and what a record may say of it."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -21,8 +20,7 @@ from runners.contract import (
     sessions_of,
 )
 from runners.protocol.answer import Answer, decode_answer, encode_answer
-
-MakeTrial = Callable[..., Trial]
+from tests.conftest import MakeTrial
 
 
 def names(*trials: Trial) -> list[list[str]]:

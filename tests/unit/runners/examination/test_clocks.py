@@ -1,6 +1,7 @@
 """The sampler of clocks: what it sums up, and the process that samples."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +13,7 @@ from tests.scripted_nvml import NVMLError, nvml
 
 
 def sample(**changes: Any) -> Sample:
-    return Sample(
-        **({"sm_clock_mhz": 1980, "memory_clock_mhz": 3201, "power_mw": 500_000, "temperature_c": 60} | changes)
-    )
+    return replace(Sample(1980, 3201, 500_000, 60, None), **changes)
 
 
 def test_means_and_shares() -> None:

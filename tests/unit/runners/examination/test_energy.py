@@ -7,12 +7,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pynvml
 import pytest
 
 from runners.examination import energy
 from runners.examination.counters import EnergyCounter, EnergyUnavailable, NvmlEnergyCounter, RaplEnergyCounter
 from runners.examination.energy import measure_energy
+from tests.scripted_nvml import NVMLError, nvml
 
 UUID = "11111111-2222-3333-4444-555555555555"
 
@@ -157,55 +157,54 @@ def test_rapl_says_why_there_is_none(tmp_path: Path) -> None:
         RaplEnergyCounter(str(tmp_path))
 
 
-def scripted_nvml(monkeypatch: pytest.MonkeyPatch, millijoules: Iterator[int] | None) -> list[str]:
-    """Replaces what would reach the driver; returns the UUIDs that were asked for."""
+def scripted_nvml(monkeypatch: pytest.MonkeyPatch, *millijoules: int) -> list[str]:
+    """Puts one GPU and what its counter says in the place of the driver; returns what is asked of it."""
     asked: list[str] = []
+    total = iter(millijoules)
 
-    def handle(uuid: str) -> str:
+    def told(answer: Any) -> Any:
+        if answer is None:
+            raise NVMLError("Not Supported")
+        return answer
+
+    def handle(uuid: str) -> Any:
         asked.append(uuid)
-        if uuid != "GPU-" + UUID:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
-        return "device"
+        return told("device" if uuid == "GPU-" + UUID else None)
 
-    def total(_: str) -> int:
-        if millijoules is None:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return next(millijoules)
-
-    monkeypatch.setattr(pynvml, "nvmlInit", lambda: asked.append("init"))
-    monkeypatch.setattr(pynvml, "nvmlShutdown", lambda: asked.append("shutdown"))
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByUUID", handle)
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetTotalEnergyConsumption", total)
+    library = nvml(
+        nvmlInit=lambda: asked.append("init"),
+        nvmlShutdown=lambda: asked.append("shutdown"),
+        nvmlDeviceGetHandleByUUID=handle,
+        nvmlDeviceGetTotalEnergyConsumption=lambda _: told(next(total, None)),
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", library)
     return asked
 
 
 def test_nvml_counts_the_gpu_with_the_uuid_of_the_cuda_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = scripted_nvml(monkeypatch, iter([1_000, 2_000, 7_500]))
-    cuda = SimpleNamespace(
-        is_available=lambda: True,
-        current_device=lambda: 0,
-        get_device_properties=lambda _: SimpleNamespace(uuid=UUID),
-    )
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    asked = scripted_nvml(monkeypatch, 1_000, 2_000, 7_500)
+    properties = SimpleNamespace(uuid=UUID)
+    cuda = {"is_available": lambda: True, "current_device": lambda: 0, "get_device_properties": lambda _: properties}
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(**cuda)))
     counter = energy.counter_for("cuda")
-    assert counter.read_j() == 2.0
-    assert counter.read_j() == 7.5
     assert isinstance(counter, NvmlEnergyCounter)
+    assert [counter.read_j(), counter.read_j()] == [2.0, 7.5]
     counter.close()
     assert asked == ["init", "GPU-" + UUID, "shutdown"]
 
 
-def test_nvml_without_a_counter_says_so_and_ends_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = scripted_nvml(monkeypatch, None)
-    with pytest.raises(EnergyUnavailable, match="the GPU has no energy counter"):
-        NvmlEnergyCounter(UUID)
-    assert asked[-1] == "shutdown"
-
-
-def test_nvml_without_the_device_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = scripted_nvml(monkeypatch, None)
-    with pytest.raises(EnergyUnavailable, match="NVML shows no device with the UUID 99"):
-        NvmlEnergyCounter("99")
-    assert asked == ["init", "GPU-99", "MIG-99", "shutdown"]
-    with pytest.raises(EnergyUnavailable, match="the UUID of the CUDA device is unknown"):
-        NvmlEnergyCounter(None)
+@pytest.mark.parametrize(
+    ("uuid", "problem", "asked"),
+    [
+        (UUID, "the GPU has no energy counter", ["init", "GPU-" + UUID, "shutdown"]),
+        ("99", "NVML shows no device with the UUID 99", ["init", "GPU-99", "MIG-99", "shutdown"]),
+        (None, "the UUID of the CUDA device is unknown", []),
+    ],
+)
+def test_nvml_without_the_device_or_its_counter_says_so_and_ends_its_session(
+    monkeypatch: pytest.MonkeyPatch, uuid: str | None, problem: str, asked: list[str]
+) -> None:
+    found = scripted_nvml(monkeypatch)
+    with pytest.raises(EnergyUnavailable, match=problem):
+        NvmlEnergyCounter(uuid)
+    assert found == asked

@@ -39,8 +39,7 @@ def system(root: Path, **files: str) -> str:
 
 def test_the_peak_is_that_of_the_call() -> None:
     touch(256 * MIB)
-    small = host_memory(lambda size: touch(size), [(8 * MIB,)])
-    large = host_memory(lambda size: touch(size), [(128 * MIB,)])
+    small, large = (host_memory(touch, [(size * MIB,)]) for size in (8, 128))
     assert small["memory_problem"] is None
     difference = large["memory_peak_rss_bytes"] - small["memory_peak_rss_bytes"]  # type: ignore[operator]
     assert 80 * MIB < difference < 160 * MIB
@@ -60,27 +59,24 @@ def test_numbers_are_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "proc/self/clear_refs").read_text() == "5"
 
 
-def test_a_peak_that_was_not_reset_is_unknown(tmp_path: Path) -> None:
-    stubborn = STATUS.replace("2048 kB", "20480 kB")
-    facts = host_memory(lambda: None, [()], system(tmp_path, status=stubborn))
-    assert facts["memory_peak_rss_bytes"] is None
+@pytest.mark.parametrize(
+    ("status", "problem"),
+    [
+        (STATUS.replace("2048 kB", "20480 kB"), "the kernel did not reset the peak"),
+        ("Name:\tpython\n", "/proc/self/status has no VmHWM"),
+    ],
+)
+def test_a_peak_that_was_not_reset_or_is_not_told_is_unknown(tmp_path: Path, status: str, problem: str) -> None:
+    facts = host_memory(lambda: None, [()], system(tmp_path, status=status))
+    assert (facts["memory_peak_rss_bytes"], facts["memory_problem"]) == (None, problem)
     assert facts["memory_pss_bytes"] == 669 * 1024
-    assert facts["memory_problem"] == "the kernel did not reset the peak"
 
 
 def test_a_system_without_proc_says_so(tmp_path: Path) -> None:
     facts = host_memory(lambda: None, [()], str(tmp_path))
-    assert facts == {
-        "memory_peak_rss_bytes": None,
-        "memory_uss_bytes": None,
-        "memory_pss_bytes": None,
-        "memory_problem": "the peak cannot be reset: No such file or directory; /proc/self/smaps_rollup cannot be read",
-    }
-
-
-def test_a_kernel_without_a_peak_says_so(tmp_path: Path) -> None:
-    facts = host_memory(lambda: None, [()], system(tmp_path, status="Name:\tpython\n"))
-    assert (facts["memory_peak_rss_bytes"], facts["memory_problem"]) == (None, "/proc/self/status has no VmHWM")
+    problem = "the peak cannot be reset: No such file or directory; /proc/self/smaps_rollup cannot be read"
+    assert facts.pop("memory_problem") == problem
+    assert facts == dict.fromkeys(("memory_peak_rss_bytes", "memory_uss_bytes", "memory_pss_bytes"))
 
 
 class Cuda:
@@ -110,12 +106,8 @@ class Cuda:
         return 4096
 
     def facts(self, by_torch: bool = True) -> dict[str, object]:
-        before = device_used()
-        return dict(
-            device_memory(
-                lambda _: self.steps.append("call"), [(1,)], lambda: self.steps.append("wait"), before, by_torch
-            )
-        )
+        call, wait, before = lambda _: self.steps.append("call"), lambda: self.steps.append("wait"), device_used()
+        return dict(device_memory(call, [(1,)], wait, before, by_torch))
 
 
 def test_memory_of_a_process_is_what_is_in_use_less_what_was(monkeypatch: pytest.MonkeyPatch) -> None:

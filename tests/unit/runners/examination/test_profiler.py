@@ -1,5 +1,7 @@
 """The facts of the profiler pass, from traces that were never recorded."""
 
+import pytest
+
 from runners.examination.profiler import QUEUED_LAUNCHES, facts_of
 from runners.examination.trace import Activity, ActivityKind, Launch, Trace
 
@@ -47,24 +49,27 @@ def test_a_call_that_waits_or_fills_the_queue_has_no_dispatch() -> None:
     assert "901 launches" in str(facts["dispatch_problem"])
 
 
-def test_a_faulty_trace_keeps_its_numbers_and_is_called_invalid() -> None:
-    facts = facts_of(trace([10_000, 0, 10_000]), [1, 1, 1], has_device=True)
-    assert facts["busy_s"] == 10e-6
-    assert facts["profiler_valid"] is False
-    assert facts["profiler_problem"] == "1 device activities last no time"
-
-
-def test_every_profiled_call_must_be_in_the_trace() -> None:
-    facts = facts_of(trace([10_000, 10_000]), [1, 1, 1], has_device=True)
-    assert facts["profiler_valid"] is False
-    assert facts["profiler_problem"] == "the trace holds 2 of 3 calls"
-
-
-def test_launches_are_unknown_if_some_were_not_recorded() -> None:
-    facts = facts_of(trace([10_000] * 3, launched=False), [1, 1, 1], has_device=True)
-    assert (facts["busy_s"], facts["kernels"], facts["launches"]) == (10e-6, 1, None)
-    assert facts["profiler_valid"] is True
-    assert facts["profiler_problem"] == "launches are unknown: 3 kernels have no launch record"
+@pytest.mark.parametrize(
+    ("given", "busy_s", "launches", "valid", "problem"),
+    [
+        (trace([10_000, 0, 10_000]), 10e-6, 1, False, "1 device activities last no time"),
+        (trace([10_000, 10_000]), 10e-6, 1, False, "the trace holds 2 of 3 calls"),
+        (
+            trace([10_000] * 3, launched=False),
+            10e-6,
+            None,
+            True,
+            "launches are unknown: 3 kernels have no launch record",
+        ),
+        (Trace(0, (), (), None, 1), None, None, False, "the trace holds 0 of 3 calls; the trace holds no iteration"),
+    ],
+)
+def test_a_faulty_trace_keeps_its_numbers_and_says_what_is_wrong(
+    given: Trace, busy_s: float | None, launches: int | None, valid: bool, problem: str
+) -> None:
+    facts = facts_of(given, [1, 1, 1], has_device=True)
+    found = (facts["busy_s"], facts["launches"], facts["profiler_valid"], facts["profiler_problem"])
+    assert found == (busy_s, launches, valid, problem)
 
 
 def test_a_cpu_has_host_time_alone() -> None:
@@ -79,9 +84,3 @@ def test_a_cpu_has_host_time_alone() -> None:
 def test_operators_that_differ_between_calls_are_unknown() -> None:
     facts = facts_of(trace([10_000] * 3, operators=(5, 6, 5)), [1, 1, 1], has_device=True)
     assert facts["profiler_operators"] is None
-
-
-def test_an_empty_trace_is_invalid() -> None:
-    facts = facts_of(Trace(0, (), (), None, 1), [1], has_device=True)
-    assert (facts["busy_s"], facts["profiler_valid"]) == (None, False)
-    assert facts["profiler_problem"] == "the trace holds 0 of 1 calls; the trace holds no iteration"

@@ -9,6 +9,8 @@ import pytest
 
 from tests.conftest import NO_NNPACK
 
+pytestmark = pytest.mark.environment
+
 LAYERS, LENGTH, HIDDEN, INNER, BATCH = 3, 24, 32, 80, 2
 SCRIPT = """
 import json
@@ -57,7 +59,6 @@ def found(cpu_python: Path, project: Path) -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-@pytest.mark.environment
 def test_flops_of_a_bert_are_those_of_the_formula(found: dict[str, Any]) -> None:
     per_layer = 8 * LENGTH * HIDDEN**2 + 4 * LENGTH * HIDDEN * INNER + 4 * LENGTH**2 * HIDDEN
     expected = BATCH * LAYERS * per_layer
@@ -66,24 +67,20 @@ def test_flops_of_a_bert_are_those_of_the_formula(found: dict[str, Any]) -> None
     assert found["fast_path"] is True
 
 
-@pytest.mark.environment
 def test_flops_of_other_products(found: dict[str, Any]) -> None:
     assert found["convolution"]["flops"] == 2 * 8 * 3 * 9 * 100
     assert found["vectors"]["flops"] == 2 * 16 + 2 * 4
 
 
-@pytest.mark.environment
 def test_what_has_no_formula_has_no_flops(found: dict[str, Any]) -> None:
     assert found["transform"] == {"flops": None, "macs": None, "flops_problem": "no formula for aten._fft_r2c"}
 
 
-@pytest.mark.environment
 def test_calls_that_reach_aten(found: dict[str, Any]) -> None:
     # select, slice, linear, t: indexing is two calls
     assert found["calls"] == found["profile"]["profiler_operators"] == 4
 
 
-@pytest.mark.environment
 def test_the_profiler_on_a_cpu(found: dict[str, Any]) -> None:
     facts = found["profile"]
     assert facts["profiler_wall_s"] > 0
@@ -91,7 +88,6 @@ def test_the_profiler_on_a_cpu(found: dict[str, Any]) -> None:
     assert facts["profiler_problem"] == "a CPU has no device activity: all of a call is host time"
 
 
-@pytest.mark.environment
 def test_the_other_passes_on_a_cpu(found: dict[str, Any]) -> None:
     assert found["host"]["memory_problem"] is None
     assert found["host"]["memory_peak_rss_bytes"] >= found["host"]["memory_pss_bytes"] > 0

@@ -66,12 +66,9 @@ class Gpu:
         }
         for name, answer in answers.items():
             monkeypatch.setattr(pynvml, name, answer)
-        cuda = SimpleNamespace(
-            is_available=lambda: True,
-            current_device=lambda: 0,
-            get_device_properties=lambda _: SimpleNamespace(uuid=UUID),
-        )
-        monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+        device = SimpleNamespace(uuid=UUID)
+        cuda = {"is_available": lambda: True, "current_device": lambda: 0, "get_device_properties": lambda _: device}
+        monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(**cuda)))
 
     def rates(self, _: object) -> SimpleNamespace:
         self.steps.append("rates")
@@ -222,12 +219,6 @@ def test_without_counters_the_profiler_estimates_the_occupancy_and_is_named() ->
     assert estimated_occupancy({**facts, "utilisation_sm_occupancy_share": 0.2}) == {}
     assert estimated_occupancy({**facts, "profiler_valid": False}) == {}
     assert estimated_occupancy({**facts, "profiler_occupancy": None}) == {}
-
-
-def test_rows_of_dcgm() -> None:
-    assert dcgm.parse_dmon(DMON)[0] == (0.1, 0.01, 0.0)
-    assert len(dcgm.parse_dmon(DMON)) == 4
-    assert dcgm.parse_dmon("") == ()
 
 
 def test_numbers_of_dcgm() -> None:

@@ -21,27 +21,37 @@ def named(spec: TrialSpec, runner: str = "a") -> CacheEntries:
     return cache.entries("/cache", make_backend(make_workload(spec)), runner, reference_batch=8)
 
 
-def test_a_reference_serves_every_backend_and_protocol() -> None:
-    other = replace(SPEC, backend=BackendSpec("eager", {}), threads=1, protocol=Protocol(sync_budget_ms=1))
-    assert named(other).reference == named(SPEC).reference
-
-
 @pytest.mark.parametrize(
-    "other",
+    ("other", "same_reference", "same_artifact"),
     [
-        replace(SPEC, seed=1),
-        replace(SPEC, dtype="bfloat16"),
-        replace(SPEC, workload=replace(SHAPE, sequence_length=32)),
+        # A reference serves every backend and protocol
+        (replace(SPEC, backend=BackendSpec("eager", {}), threads=1, protocol=Protocol(sync_budget_ms=1)), True, False),
+        (replace(SPEC, seed=1), False, False),
+        (replace(SPEC, dtype="bfloat16"), False, False),
+        (replace(SPEC, workload=replace(SHAPE, sequence_length=32)), False, False),
+        # Batches share an export and the reference of the largest
+        (replace(SPEC, workload=replace(SHAPE, batch=4)), True, True),
+        # An artifact depends on the exporter and not on the session
+        (replace(SPEC, backend=BackendSpec("onnxruntime", {"exporter": "legacy"})), True, False),
+        (replace(SPEC, backend=BackendSpec("onnxruntime", {"attention": "eager"})), True, False),
+        (replace(SPEC, backend=BackendSpec("onnxruntime", {"batch": "fixed"})), True, False),
+        (replace(SPEC, backend=BackendSpec("onnxruntime", {"optimization": 0})), True, True),
+        # Runtimes that read the same graph share it
+        (replace(SPEC, backend=BackendSpec("openvino", {})), True, True),
+        (replace(SPEC, backend=BackendSpec("torch_compile", {})), True, False),
     ],
 )
-def test_what_decides_the_content_decides_the_name(other: TrialSpec) -> None:
-    assert named(other).reference != named(SPEC).reference
-    assert named(other).artifact != named(SPEC).artifact
+def test_what_decides_the_content_decides_the_name(other: TrialSpec, same_reference: bool, same_artifact: bool) -> None:
+    assert (named(other).reference == named(SPEC).reference) is same_reference
+    assert (named(other).artifact == named(SPEC).artifact) is same_artifact
 
 
-def test_batches_share_an_export_and_the_reference_of_the_largest() -> None:
-    other = replace(SPEC, workload=replace(SHAPE, batch=4))
-    assert named(other) == named(SPEC)
+def test_a_graph_in_half_precision_is_for_the_runtime_that_computes_in_it() -> None:
+    half = replace(SPEC, dtype="float16")
+    assert named(half).artifact != named(replace(half, backend=BackendSpec("openvino", {}))).artifact
+
+
+def test_a_larger_batch_needs_another_reference_and_no_other_export() -> None:
     larger = cache.entries("/cache", make_backend(make_workload(SPEC)), "a", reference_batch=16)
     assert larger.reference != named(SPEC).reference
     assert larger.artifact == named(SPEC).artifact
@@ -71,21 +81,6 @@ def test_another_version_of_a_framework_makes_other_names(monkeypatch: pytest.Mo
     monkeypatch.setattr(cache.metadata, "version", lambda name: "100" if name == "onnx" else "1")
     assert len({before.artifact, between.artifact, named(SPEC).artifact}) == 3
     assert named(SPEC).reference == between.reference
-
-
-def test_an_artifact_depends_on_the_exporter_and_not_on_the_session() -> None:
-    legacy = replace(SPEC, backend=BackendSpec("onnxruntime", {"exporter": "legacy"}))
-    plain = replace(SPEC, backend=BackendSpec("onnxruntime", {"optimization": 0}))
-    assert named(legacy).artifact != named(SPEC).artifact
-    assert named(plain).artifact == named(SPEC).artifact
-
-
-def test_runtimes_that_read_the_same_graph_share_it() -> None:
-    openvino = replace(SPEC, backend=BackendSpec("openvino", {}))
-    assert named(openvino).artifact == named(SPEC).artifact
-    half = [replace(one, dtype="float16") for one in (openvino, SPEC)]
-    assert named(half[0]).artifact != named(half[1]).artifact
-    assert named(replace(SPEC, backend=BackendSpec("torch_compile", {}))).artifact != named(SPEC).artifact
 
 
 def test_the_second_to_publish_gives_way(tmp_path: Path) -> None:

@@ -11,13 +11,7 @@ from runners.protocol.stopping import StoppingRule
 
 @pytest.mark.parametrize(
     ("samples", "elapsed_ns", "expected"),
-    [
-        (5, 99, None),
-        (5, 100, Stop.BUDGET),
-        (4, 299, None),
-        (4, 10_000, None),
-        (9, 0, Stop.SAMPLES),
-    ],
+    [(5, 99, None), (5, 100, Stop.BUDGET), (4, 299, None), (4, 10_000, None), (9, 0, Stop.SAMPLES)],
 )
 def test_a_minimum_is_taken_whatever_it_costs(samples: int, elapsed_ns: int, expected: Stop | None) -> None:
     rule = StoppingRule(budget_ns=100, min_samples=5, max_samples=9)

@@ -34,24 +34,22 @@ class Recorder:
         return inputs
 
 
-def test_sync_spends_its_budget_and_visits_every_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    call = Recorder(monkeypatch, [10])
-    series = timing.time_sync(Subject(call, RING), Protocol(sync_budget_ms=200, sync_min_samples=3))
-    assert series.stopped is Stop.BUDGET
-    assert series.durations_ns == (10_000_000,) * 20
-    assert series.cpu_ns == (20_000_000,) * 20
-    assert call.inputs == [*range(8), *range(8), *range(4)]
-
-
-def test_sync_takes_its_minimum_whatever_its_budget_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    call = Recorder(monkeypatch, [5000])
-    series = timing.time_sync(Subject(call, RING), Protocol(sync_budget_ms=1000, sync_min_samples=10))
-    assert len(series.durations_ns) == 10
-
-
-def test_sync_ends_at_the_largest_number_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    call = Recorder(monkeypatch, [0.001])
-    assert len(timing.time_sync(Subject(call, RING), Protocol(max_samples=50)).durations_ns) == 50
+@pytest.mark.parametrize(
+    ("call_ms", "protocol", "samples", "stopped"),
+    [
+        (10, Protocol(sync_budget_ms=200, sync_min_samples=3), 20, Stop.BUDGET),
+        (5000, Protocol(sync_budget_ms=1000, sync_min_samples=10), 10, Stop.BUDGET),
+        (0.001, Protocol(max_samples=50), 50, Stop.SAMPLES),
+    ],
+)
+def test_sync_spends_its_budget_takes_its_minimum_and_visits_every_input(
+    monkeypatch: pytest.MonkeyPatch, call_ms: float, protocol: Protocol, samples: int, stopped: Stop
+) -> None:
+    call = Recorder(monkeypatch, [call_ms])
+    series = timing.time_sync(Subject(call, RING), protocol)
+    assert (series.stopped, series.durations_ns) == (stopped, (int(1e6 * call_ms),) * samples)
+    assert series.cpu_ns == (2 * int(1e6 * call_ms),) * samples
+    assert call.inputs == [number % 8 for number in range(samples)]
 
 
 class ScriptedTurns(Turns):
@@ -76,8 +74,7 @@ def test_a_turn_is_a_settling_call_and_calls_for_its_time(monkeypatch: pytest.Mo
     series = timing.time_turns(Subject(call, RING), Protocol(turn_ms=120, sync_budget_ms=400), turns)
     # three timed calls reach 120 ms, and the one before them is not timed
     assert (series.turns, series.stopped) == ((3, 3, 3), Stop.CYCLES)
-    assert series.durations_ns == (50_000_000,) * 9
-    assert series.cpu_ns == (100_000_000,) * 9
+    assert (series.durations_ns, series.cpu_ns) == ((50_000_000,) * 9, (100_000_000,) * 9)
     assert call.inputs == [*range(8), *range(4)]
     assert turns.spent == [False, False, True]
 
@@ -201,19 +198,15 @@ def test_a_block_is_as_long_as_asked_for(median_ns: float, calls: int) -> None:
     assert timing.block_calls(100, median_ns) == calls
 
 
-def test_pipelined_samples_are_means_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    call = Recorder(monkeypatch, [10])
-    protocol = Protocol(pipelined_budget_ms=250, pipelined_min_samples=2, pipelined_block_ms=100)
-    series = timing.time_pipelined(Subject(call, RING), protocol, sync_median_ns=10e6)
-    assert series.calls_per_sample == 10
-    assert series.durations_ns == (10_000_000,) * 3
-    assert len(call.inputs) == 30
-
-
-def test_pipelined_blocks_of_one_call_visit_every_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    call = Recorder(monkeypatch, [200])
-    timing.time_pipelined(Subject(call, RING), Protocol(pipelined_budget_ms=1600), sync_median_ns=200e6)
-    assert call.inputs == list(range(8))
+@pytest.mark.parametrize(("call_ms", "budget_ms", "calls", "samples"), [(10, 250, 10, 3), (200, 1600, 1, 8)])
+def test_pipelined_samples_are_means_of_blocks_that_visit_every_input(
+    monkeypatch: pytest.MonkeyPatch, call_ms: int, budget_ms: int, calls: int, samples: int
+) -> None:
+    call = Recorder(monkeypatch, [call_ms])
+    protocol = Protocol(pipelined_budget_ms=budget_ms, pipelined_min_samples=2, pipelined_block_ms=100)
+    series = timing.time_pipelined(Subject(call, RING), protocol, sync_median_ns=1e6 * call_ms)
+    assert (series.calls_per_sample, series.durations_ns) == (calls, (1_000_000 * call_ms,) * samples)
+    assert (len(call.inputs), call.inputs[:8]) == (calls * samples, list(range(8)))
 
 
 def test_warm_up_counts_the_calls_made_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,12 +159,8 @@ def test_what_earlier_starts_recorded_is_known_to_the_next_one() -> None:
             lines.append(Begin(visit.trial_id, 1, at, *repeats))
             if number < 4:
                 series = Series("sync", 1, (duration,), (duration,), turns=(1,))
-                session = Session("s", Interleaving.TURNS, 2)
-                lines.append(
-                    TrialRecord(
-                        visit.trial_id, 1, Status.OK, None, at, at + 2_000_000_000, series=(series,), session=session
-                    )
-                )
+                times, session = (at, at + 2_000_000_000), Session("s", Interleaving.TURNS, 2)
+                lines.append(TrialRecord(visit.trial_id, 1, Status.OK, None, *times, series=(series,), session=session))
     known = past_of(task, [lines])
     assert [(session.round, session.taken_ms, bool(session.logs_ppm)) for session in known.past] == [
         (1, 2000, True), (2, 2000, True), (3, 2000, True), (4, 0, False)

@@ -7,15 +7,7 @@ import pytest
 import scipy.special
 
 from orchestrator.analysis.statistics import mean_ratio
-from runners.statistics.moderation import (
-    Prior,
-    Spread,
-    digamma,
-    fitted_prior,
-    moderated,
-    trigamma,
-    trigamma_inverse,
-)
+from runners.statistics.moderation import Prior, Spread, digamma, fitted_prior, moderated, trigamma, trigamma_inverse
 
 
 @pytest.mark.parametrize("x", [1e-3, 0.3, 0.5, 1, 2.5, 7, 33, 1e4])

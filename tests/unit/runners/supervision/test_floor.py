@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from runners.contract import BackendSpec, Series, Status, Trial, TrialSpec, WorkloadSpec
+from runners.contract import BackendSpec, Series, Status, TrialSpec, WorkloadSpec
 from runners.examination.counts import counts_as_text, operation_facts, parsed_counts
 from runners.protocol.answer import Answer
-from runners.supervision.floor import Floors, difference, series_problem, twin_spec
-from tests.conftest import MakeTrial
+from runners.supervision.floor import Floors, difference, series_problem
+from tests.conftest import QUICK, MakeTrial
 
 OPERATIONS = {"aten.linear.default": 12, "aten.view.default": 3}
 
@@ -37,8 +37,7 @@ class Runner:
 
 
 def floored(make_trial: MakeTrial, threads: int = 2, operations: Any = OPERATIONS, **scripted: Answer) -> Answer:
-    trial: Trial = make_trial(threads=threads)
-    return Floors().extended(answer(operations=operations), trial, Runner(**scripted))
+    return Floors().extended(answer(operations=operations), make_trial(threads=threads), Runner(**scripted))
 
 
 def test_a_floor_is_of_three_twins_and_valid_where_all_operators_are_alike(make_trial: MakeTrial) -> None:
@@ -55,6 +54,7 @@ def test_the_twins_are_on_one_thread_and_have_a_hundred_calls_at_least(make_tria
     assert [spec.threads for spec in runner.asked] == [1, 1, 2]
     assert {spec.protocol.sync_min_samples for spec in runner.asked} == {100}
     assert [spec.workload.batch for spec in runner.asked] == [1, 4, 1]
+    assert {spec.protocol.floor_budget_ms for spec in runner.asked} == {0}  # no twin of a twin
 
 
 def test_a_structure_is_measured_once_for_all_batches(make_trial: MakeTrial) -> None:
@@ -67,36 +67,29 @@ def test_a_structure_is_measured_once_for_all_batches(make_trial: MakeTrial) -> 
 
 
 def test_threads_and_budgets_make_no_other_structure(make_trial: MakeTrial) -> None:
-    structures = set()
-    for threads, budget_ms in ((1, 100), (2, 100), (2, 300)):
-        trial = make_trial(threads=threads)
-        trial = replace(
-            trial, spec=replace(trial.spec, protocol=replace(trial.spec.protocol, floor_budget_ms=budget_ms))
-        )
-        structures.add(Floors().extended(answer(), trial, Runner()).facts["floor_structure"])
-    assert len(structures) == 1
+    trials = [
+        make_trial(threads=threads, protocol=replace(QUICK, floor_budget_ms=budget_ms))
+        for threads, budget_ms in ((1, 100), (2, 100), (2, 300))
+    ]
+    assert len({Floors().extended(answer(), trial, Runner()).facts["floor_structure"] for trial in trials}) == 1
 
 
 def test_operators_of_the_same_number_are_not_yet_the_same(make_trial: MakeTrial) -> None:
-    found = floored(make_trial, operations={"aten.linear.default": 12, "aten.reshape.default": 3})
-    assert found.facts["floor_valid"] is False
+    found = floored(make_trial, operations={"aten.linear.default": 12, "aten.reshape.default": 3}).facts
     problem = "the twin dispatches other operations: aten.reshape.default -3, aten.view.default +3"
-    assert found.facts["floor_problem"] == problem
-    assert found.facts["floor_alike"] is False
+    assert (found["floor_valid"], found["floor_alike"], found["floor_problem"]) == (False, False, problem)
 
 
 def test_what_cannot_be_counted_is_not_proven(make_trial: MakeTrial) -> None:
-    found = floored(make_trial, operations=None)
-    assert found.facts["floor_valid"] is None
-    assert "cannot be counted" in str(found.facts["floor_problem"])
+    found = floored(make_trial, operations=None).facts
+    assert (found["floor_valid"], "cannot be counted" in str(found["floor_problem"])) == (None, True)
 
 
-def test_counts_without_names_are_compared_as_counts(make_trial: MakeTrial) -> None:
-    nameless = replace(answer(), facts={"operations": 15})
-    trial = make_trial(threads=1)
-    assert Floors().extended(nameless, trial, Runner()).facts["floor_valid"] is True
-    found = Floors().extended(replace(answer(), facts={"operations": 14}), trial, Runner()).facts
-    assert found["floor_problem"] == "the twin dispatches 15 operations, the trial 14"
+@pytest.mark.parametrize(("count", "problem"), [(15, None), (14, "the twin dispatches 15 operations, the trial 14")])
+def test_counts_without_names_are_compared_as_counts(make_trial: MakeTrial, count: int, problem: str | None) -> None:
+    nameless = replace(answer(), facts={"operations": count})
+    found = Floors().extended(nameless, make_trial(threads=1), Runner()).facts
+    assert (found["floor_valid"], found["floor_problem"]) == (problem is None, problem)
 
 
 @pytest.mark.parametrize(
@@ -165,10 +158,6 @@ def test_a_model_without_a_larger_twin_has_the_small_one_alone(make_trial: MakeT
     assert [series.mode for series in found.series] == ["sync", "floor"]
     assert found.facts["floor_valid"] is True
     assert "no larger twin" in str(found.facts["floor_large_problem"])
-
-
-def test_the_twin_of_a_twin_is_measured_without_one(make_trial: MakeTrial) -> None:
-    assert twin_spec(make_trial().spec).protocol.floor_budget_ms == 0
 
 
 def test_the_largest_differences_are_named_first() -> None:

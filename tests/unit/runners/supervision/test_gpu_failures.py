@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,13 +51,6 @@ def test_a_gpu_that_is_lost_is_the_machines_fault(
         assert f"cuInit says {status} (CUDA_ERROR_" in (answer.reason or "")
 
 
-def failing(text: str) -> Callable[[], Any]:
-    def fail() -> None:
-        raise RuntimeError(text)
-
-    return fail
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -71,7 +64,10 @@ def failing(text: str) -> Callable[[], Any]:
     ],
 )
 def test_what_libraries_say_is_a_status(text: str, expected: Status) -> None:
-    assert answer_of(failing(text)).status is expected
+    def fail() -> Any:
+        raise RuntimeError(text)
+
+    assert answer_of(fail).status is expected
 
 
 class Cuda:

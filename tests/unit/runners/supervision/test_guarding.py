@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import astuple
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -90,15 +91,23 @@ def throttling(machine: Machine, policy: GuardPolicy = GuardPolicy.FLAG) -> Thro
     return ThrottlingCheck(ThrottlingGuard(policy), CORES, str(machine.root))
 
 
-def clocks(machine: Machine, require: ClockRule = ClockRule.UNCHANGED) -> ClocksCheck:
-    return ClocksCheck(ClocksGuard(GuardPolicy.FLAG, require), CORES, str(machine.root))
+def clocks(
+    machine: Machine, require: ClockRule = ClockRule.UNCHANGED, policy: GuardPolicy = GuardPolicy.FLAG
+) -> ClocksCheck:
+    return ClocksCheck(ClocksGuard(policy, require), CORES, str(machine.root))
 
 
 def guarding(machine: Machine, *some: checks.Check) -> Guarding:
     return Guarding(some, tuple, machine.pause, lambda _: None)
 
 
-def after(machine: Machine, check: checks.Check, trial: Callable[[], None]) -> Reading:
+def before(check: checks.Check) -> Reading:
+    reading = check.before(())
+    assert reading is not None
+    return reading
+
+
+def after(check: checks.Check, trial: Callable[[], None] = lambda: None) -> Reading:
     check.start(())
     trial()
     reading = check.after(())
@@ -109,26 +118,23 @@ def after(machine: Machine, check: checks.Check, trial: Callable[[], None]) -> R
 @pytest.mark.parametrize(("others", "is_over"), [(0.0, False), (0.08, False), (0.2, True), (1.0, True)])
 def test_who_is_on_the_cores_before_a_trial_is_somebody_else(machine: Machine, others: float, is_over: bool) -> None:
     machine.others = others
-    reading = load(machine).before(())
-    assert reading is not None
+    reading = before(load(machine))
     assert reading.observed == pytest.approx(1000 * others, abs=40)
     assert (reading.is_over, reading.unit, reading.detail) == (is_over, "permille", "cores 0-1")
 
 
 def test_during_a_trial_its_own_time_is_no_load_of_others(machine: Machine) -> None:
-    assert after(machine, load(machine), lambda: machine.run(5.0, own=0.9)).observed == pytest.approx(0, abs=5)
+    assert after(load(machine), lambda: machine.run(5.0, own=0.9)).observed == pytest.approx(0, abs=5)
     machine.others = 0.3
-    assert after(machine, load(machine), lambda: machine.run(5.0, own=0.5)).observed == pytest.approx(300, abs=5)
+    assert after(load(machine), lambda: machine.run(5.0, own=0.5)).observed == pytest.approx(300, abs=5)
 
 
 def test_sessions_that_follow_each_other_wait_for_no_window(machine: Machine) -> None:
     check = load(machine)
     for _ in range(40):
         assert not machine.pauses[1:]
-        reading = check.before(())
-        assert reading is not None
-        assert not reading.is_over
-        after(machine, check, lambda: machine.run(0.05, own=0.9))
+        assert not before(check).is_over
+        after(check, lambda: machine.run(0.05, own=0.9))
 
 
 @pytest.mark.parametrize(("policy", "pauses"), [(GuardPolicy.FLAG, []), (GuardPolicy.ERROR, [0.25])])
@@ -137,16 +143,14 @@ def test_before_a_session_is_refused_the_last_ones_neighbour_is_looked_for_again
 ) -> None:
     check = load(machine, policy)
     machine.others = 0.5
-    after(machine, check, lambda: machine.run(0.5, own=0.2))
+    after(check, lambda: machine.run(0.5, own=0.2))
     machine.others = 0.0
-    reading = check.before(())
-    assert reading is not None
-    assert (reading.is_over, machine.pauses) == (policy is GuardPolicy.FLAG, pauses)
+    assert (before(check).is_over, machine.pauses) == (policy is GuardPolicy.FLAG, pauses)
 
 
 def test_of_a_long_session_the_last_window_is_not_known(machine: Machine) -> None:
     check = load(machine)
-    after(machine, check, lambda: machine.run(60.0, own=0.9))
+    after(check, lambda: machine.run(60.0, own=0.9))
     check.before(())
     assert machine.pauses == [0.25]
 
@@ -165,64 +169,51 @@ def test_a_proc_that_stands_still_is_unseen_and_not_busy(machine: Machine, monke
     assert result.outcome is GuardOutcome.UNSEEN
 
 
-def test_a_flag_lets_the_trial_run_and_says_what_was_seen(machine: Machine) -> None:
-    machine.others = 0.5
-    watch = guarding(machine, load(machine))
-    verdict = watch.before()
-    assert verdict.problem is None
+BUSY = "others keep the trial's cores busy"
+NOT_RUN = "; the trial did not run"
+
+
+@pytest.mark.parametrize(
+    ("policy", "wait_s", "outcome", "waited_s", "problem"),
+    [
+        (GuardPolicy.FLAG, 60, GuardOutcome.FLAGGED, 0, None),
+        (GuardPolicy.ERROR, 60, GuardOutcome.FAILED, 0, NOT_RUN),
+        (GuardPolicy.WAIT, 60, GuardOutcome.WAITED, pytest.approx(11, abs=2), None),
+        (GuardPolicy.WAIT, 5, GuardOutcome.FAILED, pytest.approx(6, abs=1), ", still after waiting 5 s" + NOT_RUN),
+    ],
+)
+def test_a_neighbour_of_ten_seconds_is_told_keeps_the_trial_from_running_or_is_waited_for(
+    machine: Machine, policy: GuardPolicy, wait_s: int, outcome: GuardOutcome, waited_s: float, problem: str | None
+) -> None:
+    def leave() -> None:
+        machine.others = 0.5 if machine.now_s < 1010 else 0.0
+
+    machine.others, machine.on_pause = 0.5, leave
+    verdict = guarding(machine, load(machine, policy, wait_s=wait_s)).before()
     [result] = verdict.results
-    assert result == replace(
-        GuardResult("load", GuardMoment.BEFORE, GuardPolicy.FLAG, GuardOutcome.FLAGGED, 0, 100, "permille", None, 0),
-        observed=result.observed,
-        detail="cores 0-1",
-    )
-    watch.start()
-    machine.run(2.0, own=0.4)
-    assert [one.outcome for one in watch.after().results] == [GuardOutcome.FLAGGED]
-    assert watch.after().problem is None
+    seen = (result.observed, 100, "permille", "cores 0-1")
+    assert result == GuardResult("load", GuardMoment.BEFORE, policy, outcome, *seen, waited_s)
+    assert verdict.problem == (problem and f"guard load: {BUSY}{problem}")
 
 
-def test_an_error_keeps_the_trial_from_running_and_names_the_guard(machine: Machine) -> None:
-    machine.others = 0.5
-    verdict = guarding(machine, load(machine, GuardPolicy.ERROR)).before()
-    assert verdict.problem == "guard load: others keep the trial's cores busy; the trial did not run"
-    assert [one.outcome for one in verdict.results] == [GuardOutcome.FAILED]
-
-
-def test_an_error_after_the_trial_says_that_it_does_not_count(machine: Machine) -> None:
-    watch = guarding(machine, load(machine, GuardPolicy.ERROR))
+@pytest.mark.parametrize(
+    ("policy", "outcome", "problem"),
+    [
+        (GuardPolicy.FLAG, GuardOutcome.FLAGGED, None),
+        (GuardPolicy.ERROR, GuardOutcome.FAILED, f"during the trial: {BUSY}; what it measured does not count"),
+    ],
+)
+def test_a_neighbour_that_comes_meanwhile_is_told_or_takes_the_trial_its_worth(
+    machine: Machine, policy: GuardPolicy, outcome: GuardOutcome, problem: str | None
+) -> None:
+    watch = guarding(machine, load(machine, policy))
     assert watch.before().problem is None
     watch.start()
     machine.others = 0.5
     machine.run(2.0, own=0.4)
-    assert watch.after().problem == (
-        "guard load, during the trial: others keep the trial's cores busy; what it measured does not count"
-    )
-
-
-def test_a_wait_ends_when_the_neighbour_does(machine: Machine) -> None:
-    machine.others = 0.5
-
-    def leave_after_10_s() -> None:
-        machine.others = 0.5 if machine.now_s < 1010 else 0.0
-
-    machine.on_pause = leave_after_10_s
-    verdict = guarding(machine, load(machine, GuardPolicy.WAIT, wait_s=60)).before()
-    assert verdict.problem is None
-    [result] = verdict.results
-    assert result.outcome is GuardOutcome.WAITED
-    assert 9 < result.waited_s < 13
-
-
-def test_a_wait_that_is_over_is_an_error_that_says_how_long_it_waited(machine: Machine) -> None:
-    machine.others = 0.5
-    verdict = guarding(machine, load(machine, GuardPolicy.WAIT, wait_s=20)).before()
-    assert verdict.problem == (
-        "guard load: others keep the trial's cores busy, still after waiting 20 s; the trial did not run"
-    )
-    [result] = verdict.results
-    assert result.outcome is GuardOutcome.FAILED
-    assert 20 <= result.waited_s < 22
+    verdict = watch.after()
+    assert [result.outcome for result in verdict.results] == [outcome]
+    assert verdict.problem == (problem and f"guard load, {problem}")
 
 
 def test_after_a_guard_that_failed_no_other_is_waited_for(machine: Machine) -> None:
@@ -232,51 +223,34 @@ def test_after_a_guard_that_failed_no_other_is_waited_for(machine: Machine) -> N
     assert machine.now_s < 1002
 
 
-def test_a_quota_that_held_the_trial_back_is_throttling(machine: Machine) -> None:
+def count(machine: Machine, counter: str, value: int) -> None:
+    """Sets the counter of quotas, or one of heat: that of the other core stands still."""
+    machine.write("sys/fs/cgroup/cpu.stat", f"usage_usec 9\nthrottled_usec {value if counter == 'quota' else 0}\n")
+    for core in CORES if counter != "quota" else ():
+        path = f"{CPUS}/cpu{core}/thermal_throttle/core_throttle_{counter}"
+        machine.write(path, f"{value if core else 4}\n")
+
+
+@pytest.mark.parametrize(
+    ("counter", "first", "second", "seconds", "expected"),
+    [
+        ("quota", 100_000, 500_000, 2.0, (pytest.approx(200), 10, "permille", "quota")),
+        ("total_time_ms", 300, 900, 10.0, (pytest.approx(60), 10, "permille", "heat")),
+        # Some processors only count events
+        ("count", 5, 7, 1.0, (2, 0, "events", "heat")),
+    ],
+)
+def test_a_quota_that_held_the_trial_back_and_heat_of_the_processors_are_throttling(
+    machine: Machine, counter: str, first: int, second: int, seconds: float, expected: tuple[object, ...]
+) -> None:
     def throttled() -> None:
-        machine.write("sys/fs/cgroup/cpu.stat", "usage_usec 9\nthrottled_usec 500000\n")
-        machine.run(2.0, own=0.5)
+        count(machine, counter, second)
+        machine.run(seconds, own=0.5)
 
-    machine.write("sys/fs/cgroup/cpu.stat", "usage_usec 9\nthrottled_usec 100000\n")
-    reading = after(machine, throttling(machine), throttled)
-    assert (reading.observed, reading.detail, reading.is_over) == (pytest.approx(200), "quota", True)
-    assert not after(machine, throttling(machine), lambda: machine.run(2.0, own=0.5)).is_over
-
-
-def heat(machine: Machine, what: str, *values: int) -> None:
-    for core, value in zip(CORES, values, strict=True):
-        machine.write(f"{CPUS}/cpu{core}/thermal_throttle/core_throttle_{what}", f"{value}\n")
-
-
-def test_heat_of_the_processors_is_throttling(machine: Machine) -> None:
-    heat(machine, "total_time_ms", 100, 300)
-
-    def hot() -> None:
-        heat(machine, "total_time_ms", 100, 900)
-        machine.run(10.0, own=0.5)
-
-    reading = after(machine, throttling(machine), hot)
-    assert (reading.observed, reading.detail) == (pytest.approx(60), "heat")
-
-
-def test_a_processor_that_only_counts_events_of_heat_is_heard(machine: Machine) -> None:
-    heat(machine, "count", 4, 5)
-    assert not after(machine, throttling(machine), lambda: machine.run(1.0, own=0.5)).is_over
-
-    def hot() -> None:
-        heat(machine, "count", 4, 7)
-        machine.run(1.0, own=0.5)
-
-    reading = after(machine, throttling(machine), hot)
-    assert (reading.observed, reading.limit, reading.unit) == (2, 0, "events")
-
-
-def test_a_system_that_counts_no_throttling_is_unseen(machine: Machine) -> None:
-    watch = guarding(machine, throttling(machine))
-    assert watch.before().results == ()
-    watch.start()
-    [result] = watch.after().results
-    assert (result.outcome, result.detail) == (GuardOutcome.UNSEEN, "no counter of quotas or heat can be read")
+    count(machine, counter, first)
+    assert not after(throttling(machine), lambda: machine.run(seconds, own=0.5)).is_over
+    reading = after(throttling(machine), throttled)
+    assert (astuple(reading), reading.is_over) == (expected, True)
 
 
 def governors(machine: Machine, *names: str) -> None:
@@ -287,33 +261,38 @@ def governors(machine: Machine, *names: str) -> None:
 def test_a_governor_that_somebody_changes_meanwhile_is_named(machine: Machine) -> None:
     governors(machine, "performance", "performance")
     machine.write(f"{CPUS}/cpufreq/boost", "1\n")
-    same = after(machine, clocks(machine), lambda: None)
-    assert (same.observed, same.detail) == (0, "governor performance, boost on")
-    other = after(machine, clocks(machine), lambda: governors(machine, "performance", "powersave"))
-    assert (other.observed, other.detail) == (1, "governor performance → performance,powersave")
-    assert other.is_over
+    assert after(clocks(machine)) == Reading(0, 0, "settings", "governor performance, boost on")
+    other = after(clocks(machine), lambda: governors(machine, "performance", "powersave"))
+    assert other == Reading(1, 0, "settings", "governor performance → performance,powersave")
 
 
 def test_clocks_that_must_be_fixed_are_looked_at_before_the_trial(machine: Machine) -> None:
     governors(machine, "powersave", "powersave")
     machine.write(f"{CPUS}/intel_pstate/no_turbo", "0\n")
     assert clocks(machine).before(()) is None
-    reading = clocks(machine, ClockRule.FIXED).before(())
-    assert reading == Reading(2, 0, "settings", "governor powersave, boost on")
+    fixed = clocks(machine, ClockRule.FIXED)
+    assert fixed.before(()) == Reading(2, 0, "settings", "governor powersave, boost on")
     governors(machine, "performance", "performance")
     machine.write(f"{CPUS}/intel_pstate/no_turbo", "1\n")
-    assert clocks(machine, ClockRule.FIXED).before(()) == Reading(0, 0, "settings", "governor performance, boost off")
+    assert fixed.before(()) == Reading(0, 0, "settings", "governor performance, boost off")
 
 
-def test_a_system_that_tells_no_setting_is_unseen_whatever_is_required(machine: Machine) -> None:
-    for require in ClockRule:
-        check = ClocksCheck(ClocksGuard(GuardPolicy.ERROR, require), CORES, str(machine.root))
-        watch = guarding(machine, check)
-        before = watch.before()
-        watch.start()
-        seen = before.results + watch.after().results
-        assert {one.outcome for one in seen} == {GuardOutcome.UNSEEN}
-        assert before.problem is None
+@pytest.mark.parametrize(
+    ("check", "detail"),
+    [
+        (throttling, "no counter of quotas or heat can be read"),
+        (clocks, "the system tells no setting of its clocks"),
+        (partial(clocks, require=ClockRule.FIXED), "the system tells no setting of its clocks"),
+    ],
+)
+def test_a_system_that_tells_nothing_is_unseen(
+    machine: Machine, check: Callable[..., checks.Check], detail: str
+) -> None:
+    watch = guarding(machine, check(machine, policy=GuardPolicy.ERROR))
+    before = watch.before()
+    watch.start()
+    seen = {(result.outcome, result.detail) for result in before.results + watch.after().results}
+    assert (seen, before.problem) == ({(GuardOutcome.UNSEEN, detail)}, None)
 
 
 def test_guards_that_are_off_look_at_nothing(machine: Machine) -> None:

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from runners.contract import (
+    NO_GUARDS,
     ClockRule,
     ClocksGuard,
     GpuProcessesGuard,
     GuardOutcome,
     GuardPolicy,
-    Guards,
-    LoadGuard,
     ThrottlingGuard,
 )
 from runners.supervision.checks import ClocksCheck, GpuProcessesCheck, Reading, ThrottlingCheck
@@ -92,26 +91,23 @@ def neighbours(pause: Callable[[float], None] = lambda _: None, **limits: int) -
     return GpuProcessesCheck(GpuProcessesGuard(**limits), read_gpus, pause)
 
 
-def seen_before(check: GpuProcessesCheck) -> Reading:
-    reading = check.before(read_gpus())
+def seen(look: Callable[[tuple[GpuState, ...]], Reading | None]) -> Reading:
+    reading = look(read_gpus())
     assert reading is not None
     return reading
 
 
-def test_an_idle_gpu_passes_although_its_driver_keeps_memory(driver: Driver) -> None:
-    reading = seen_before(neighbours())
-    assert (reading.is_over, reading.observed, reading.unit) == (False, 4, "MiB")
-
-
 def test_a_driver_that_does_not_tell_what_it_keeps_for_itself_is_asked_all_the_same(driver: Driver) -> None:
     driver.versions = False
-    assert seen_before(neighbours(max_memory_mib=1000)).observed == 604
-    assert seen_before(neighbours()).is_over
+    assert seen(neighbours(max_memory_mib=1000).before).observed == 604
+    assert seen(neighbours().before).is_over
 
 
 @pytest.mark.parametrize(
     ("device", "expected"),
     [
+        # The driver keeps memory for itself
+        (Device(), Reading(4, 64, "MiB", "gpu0")),
         (Device(compute=(11, 12), graphics=(12,)), Reading(2, 0, "processes", "gpu0")),
         (Device(graphics=(7,)), Reading(1, 0, "processes", "gpu0")),
         (Device(used_mib=500), Reading(500, 64, "MiB", "gpu0")),
@@ -121,9 +117,8 @@ def test_a_driver_that_does_not_tell_what_it_keeps_for_itself_is_asked_all_the_s
 )
 def test_another_user_is_seen_by_process_memory_or_work(driver: Driver, device: Device, expected: Reading) -> None:
     driver.devices = [device]
-    reading = seen_before(neighbours())
-    assert reading.is_over
-    assert reading == expected
+    reading = seen(neighbours().before)
+    assert (reading, reading.is_over) == (expected, device != Device())
 
 
 def test_the_work_of_the_trial_before_is_no_neighbour(driver: Driver) -> None:
@@ -134,42 +129,32 @@ def test_the_work_of_the_trial_before_is_no_neighbour(driver: Driver) -> None:
         pauses.append(seconds)
         driver.devices[0].busy_percent = 0
 
-    assert not seen_before(neighbours(pause)).is_over
+    assert not seen(neighbours(pause).before).is_over
     assert pauses == [1.0]
 
 
 def test_at_the_end_what_was_busy_is_the_trial_itself_and_what_is_held_is_not(driver: Driver) -> None:
     driver.devices = [Device(busy_percent=97)]
-    check = neighbours()
-    reading = check.after(read_gpus())
-    assert reading is not None
-    assert not reading.is_over
+    assert not seen(neighbours().after).is_over
     driver.devices = [Device(busy_percent=97, used_mib=900)]
-    reading = check.after(read_gpus())
-    assert reading is not None
-    assert reading.is_over
+    assert seen(neighbours().after).is_over
 
 
 def test_a_neighbour_on_a_gpu_that_the_trial_cannot_see_is_none(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver.devices = [Device(uuid="GPU-1"), Device(uuid="GPU-2", used_mib=900)]
-    assert seen_before(neighbours()).detail == "gpu1"
+    assert seen(neighbours().before).detail == "gpu1"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1")
-    assert not seen_before(neighbours()).is_over
+    assert not seen(neighbours().before).is_over
     # Numbers are CUDA's, which counts in another order than NVML
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    assert seen_before(neighbours()).is_over
+    assert seen(neighbours().before).is_over
 
 
 def test_without_nvml_a_trial_on_a_gpu_is_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    guards = Guards(
-        gpu_processes=GpuProcessesGuard(GuardPolicy.ERROR),
-        load=LoadGuard(GuardPolicy.OFF),
-        throttling=ThrottlingGuard(GuardPolicy.OFF),
-        clocks=ClocksGuard(GuardPolicy.OFF),
-    )
+    guards = replace(NO_GUARDS, gpu_processes=GpuProcessesGuard(GuardPolicy.ERROR))
     verdict = guarding_for(guards, "cuda", lambda _: None).before()
     assert [(one.guard, one.outcome) for one in verdict.results] == [("gpu_processes", GuardOutcome.UNSEEN)]
     assert verdict.problem is None
@@ -184,10 +169,8 @@ def test_heat_and_power_brake_are_throttling_and_a_power_limit_is_none(
     driver: Driver, reasons: int, count: int
 ) -> None:
     driver.devices = [Device(reasons=reasons)]
-    reading = ThrottlingCheck(ThrottlingGuard(), ()).before(read_gpus())
-    assert reading is not None
-    assert (reading.observed, reading.unit) == (count, "reasons")
-    assert reading.is_over == (count > 0)
+    reading = seen(ThrottlingCheck(ThrottlingGuard(), ()).before)
+    assert (reading.observed, reading.unit, reading.is_over) == (count, "reasons", count > 0)
 
 
 def test_how_long_heat_held_a_gpu_down_is_counted_over_the_trial(
@@ -200,35 +183,27 @@ def test_how_long_heat_held_a_gpu_down_is_counted_over_the_trial(
     check.start(read_gpus())
     now_s[0] += 10
     driver.devices = [Device(thermal_ns=6_000_000_000)]
-    reading = check.after(read_gpus())
-    assert reading == Reading(pytest.approx(100), 10, "permille", "heat of gpu0")  # type: ignore[arg-type]
+    assert seen(check.after) == Reading(pytest.approx(100), 10, "permille", "heat of gpu0")  # type: ignore[arg-type]
 
 
 def test_clocks_of_a_gpu_that_somebody_sets_meanwhile_are_named(driver: Driver, tmp_path: Any) -> None:
     check = ClocksCheck(ClocksGuard(), (), str(tmp_path))
     check.start(read_gpus())
     driver.devices = [Device(clock_mhz=1200, power_limit_mw=300_000)]
-    reading = check.after(read_gpus())
-    assert reading is not None
-    assert reading.detail == ("gpu0 application clock 1980 MHz → 1200 MHz, gpu0 power limit 700000 mW → 300000 mW")
+    assert seen(check.after).detail == (
+        "gpu0 application clock 1980 MHz → 1200 MHz, gpu0 power limit 700000 mW → 300000 mW"
+    )
 
 
 @pytest.mark.parametrize(
     ("device", "count"),
-    [
-        (Device(), 1),
-        (Device(clock_mhz=1200), 0),
-        (Device(reasons=0x2), 0),
-        (Device(clock_mhz=None), 0),
-    ],
+    [(Device(), 1), (Device(clock_mhz=1200), 0), (Device(reasons=0x2), 0), (Device(clock_mhz=None), 0)],
 )
 def test_a_gpu_whose_clocks_must_be_fixed_has_them_set(
     driver: Driver, tmp_path: Any, device: Device, count: int
 ) -> None:
     driver.devices = [device]
-    reading = ClocksCheck(ClocksGuard(require=ClockRule.FIXED), (), str(tmp_path)).before(read_gpus())
-    assert reading is not None
-    assert reading.observed == count
+    assert seen(ClocksCheck(ClocksGuard(require=ClockRule.FIXED), (), str(tmp_path)).before).observed == count
 
 
 def test_what_a_driver_refuses_is_null(driver: Driver) -> None:

@@ -50,9 +50,7 @@ def test_the_host_must_have_free_what_the_largest_had_at_its_peak() -> None:
     room.entered(os.getpid())
     assert room.shortage() is None
     machine.host = 1 << 20
-    problem = room.shortage()
-    assert problem is not None
-    assert problem.startswith("1 MiB of memory are free, and the largest of its session takes ")
+    assert str(room.shortage()).startswith("1 MiB of memory are free, and the largest of its session takes ")
 
 
 def test_without_a_container_all_processes_share_one_limit() -> None:
@@ -101,13 +99,8 @@ def test_what_is_free_is_the_least_of_machine_and_limits(tmp_path: Path) -> None
     stat = "anon 5\ninactive_file 100000\n"
     limited = machine_with(tmp_path / "2", 2, memory__max="2000000", memory__current="1500000", memory__stat=stat)
     assert free_memory_bytes(limited) == 600_000
-    limited = machine_with(
-        tmp_path / "1",
-        1,
-        memory__limit_in_bytes="2000000",
-        memory__usage_in_bytes="1500000",
-        memory__stat="inactive_file 1\ntotal_inactive_file 100000\n",
-    )
-    assert free_memory_bytes(limited) == 600_000
+    of_version_1 = {"memory__limit_in_bytes": "2000000", "memory__usage_in_bytes": "1500000"}
+    stat = "inactive_file 1\ntotal_inactive_file 100000\n"
+    assert free_memory_bytes(machine_with(tmp_path / "1", 1, **of_version_1, memory__stat=stat)) == 600_000
     unlimited = machine_with(tmp_path / "0", 2, memory__max="max", memory__current="1500000")
     assert free_memory_bytes(unlimited) == 3000 * 1024

@@ -1,23 +1,10 @@
 """Which trials of a task a later start runs."""
 
-from collections.abc import Callable
 from pathlib import Path
 
-from runners.contract import (
-    Begin,
-    Environment,
-    Line,
-    Status,
-    Task,
-    TaskFiles,
-    Trial,
-    TrialRecord,
-    sessions_of,
-)
+from runners.contract import Begin, Environment, Line, Status, TaskFiles, TrialRecord, sessions_of
 from runners.supervision.start import MAX_ATTEMPTS, divide
-
-MakeTrial = Callable[..., Trial]
-MakeTask = Callable[..., Task]
+from tests.conftest import MakeTask, MakeTrial
 
 
 def record(trial_id: str, attempt: int = 1, status: Status = Status.OK) -> TrialRecord:

@@ -56,19 +56,7 @@ def test_what_is_stable_about_each_device(monkeypatch: pytest.MonkeyPatch) -> No
     gpus = nvml.probe()
     assert gpus.devices == (
         nvml.Gpu(
-            name="NVIDIA H200",
-            compute_capability="9.0",
-            memory_bytes=150_754_820_096,
-            vbios="96.00.B7",
-            power_limit_mw=700_000,
-            persistence=True,
-            ecc=False,
-            mig=None,
-            compute_mode=None,
-            pcie_generation_max=None,
-            pcie_width_max=None,
-            sm_clock_max_mhz=1980,
-            memory_clock_max_mhz=3201,
+            "NVIDIA H200", "9.0", 150_754_820_096, "96.00.B7", 700_000, True, False, None, None, None, None, 1980, 3201
         ),
         nvml.Gpu(*[None] * 13),
     )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
-from runners.contract.catalogue import BACKENDS, moved_bytes, refusal, weights_bytes
+from runners.contract.catalogue import BACKENDS, moved_bytes, refusal
 from runners.contract.catalogue.entries import MODELS
 from runners.contract.catalogue.roofs import GEMM, TRIAD, WORKLOADS
 from runners.workloads import make_workload
@@ -20,10 +20,6 @@ def trial(name: str, batch: int = 1, dtype: str = "float32", **options: Any) -> 
 
 def workload(name: str, batch: int = 1, **options: Any) -> Workload:
     return make_workload(trial(name, batch, **options))
-
-
-def test_there_are_two() -> None:
-    assert set(WORKLOADS) == {GEMM, TRIAD} == {"op-gemm", "op-triad"}
 
 
 @pytest.mark.parametrize("name", sorted(WORKLOADS))
@@ -55,16 +51,6 @@ def test_what_a_triad_moves_follows_from_its_row(
 @pytest.mark.parametrize("name", ["op-gemm", "op-layernorm", "bert-base", "synthetic-null"])
 def test_of_other_workloads_nobody_knows_what_they_move(name: str) -> None:
     assert moved_bytes(WorkloadSpec(name, 1), "float32") is None
-
-
-def test_a_product_has_the_weights_of_one_matrix_and_a_triad_none() -> None:
-    assert weights_bytes(trial(GEMM, 5, "float16", width=100)) == 20_000
-    assert weights_bytes(trial(TRIAD)) is None
-
-
-def test_a_triad_multiplies_no_matrices() -> None:
-    cost = workload(TRIAD, 4).cost(None)
-    assert cost == {"flops_per_example": 0, "macs_per_example": 0, "flops_problem": None}
 
 
 @pytest.mark.parametrize(("name", "option"), [(GEMM, "width"), (TRIAD, "elements")])

@@ -32,13 +32,20 @@ def layout(tmp_path: Path) -> Layout:
     return layout
 
 
+def written(layout: Layout, count: int) -> tuple[Path, list[int]]:
+    """A segment of so many batches, and where each of them ends, the first at nothing."""
+    segment = Segment(layout)
+    ends = [0]
+    for number in range(count):
+        segment.append(batch(number))
+        ends.append(segment.path.stat().st_size)
+    segment.close()
+    return segment.path, ends
+
+
 @pytest.fixture
 def segment(layout: Layout) -> Path:
-    open_segment = Segment(layout)
-    for number in range(BATCHES):
-        open_segment.append(batch(number))
-    open_segment.close()
-    return open_segment.path
+    return written(layout, BATCHES)[0]
 
 
 def read(path: Path) -> tuple[list[dict[str, object]], str | None]:
@@ -47,13 +54,7 @@ def read(path: Path) -> tuple[list[dict[str, object]], str | None]:
 
 
 def test_a_torn_tail_costs_only_the_torn_batch(layout: Layout) -> None:
-    open_segment = Segment(layout)
-    path = open_segment.path
-    ends = [path.stat().st_size]
-    for number in range(BATCHES):
-        open_segment.append(batch(number))
-        ends.append(path.stat().st_size)
-    open_segment.close()
+    path, ends = written(layout, BATCHES)
     whole = path.read_bytes()
     chance = random.Random(1)
     for cut in [*ends, *(chance.randrange(len(whole)) for _ in range(60))]:
@@ -77,8 +78,7 @@ def test_no_flipped_bit_passes_for_data(segment: Path) -> None:
 
 def test_batches_behind_an_altered_one_are_kept(segment: Path) -> None:
     altered = bytearray(segment.read_bytes())
-    place = altered.index(b"t003")
-    altered[place] ^= 1
+    altered[altered.index(b"t003")] ^= 1
     segment.write_bytes(altered)
     rows, damage = read(segment)
     assert [row["trial_id"] for row in rows] == [name for name in WRITTEN if name != "t003"]
@@ -86,11 +86,7 @@ def test_batches_behind_an_altered_one_are_kept(segment: Path) -> None:
 
 
 def test_many_small_batches_are_read_in_order(layout: Layout) -> None:
-    open_segment = Segment(layout)
-    for number in range(150):
-        open_segment.append(batch(number))
-    open_segment.close()
-    content = read_segment(open_segment.path)
+    content = read_segment(written(layout, 150)[0])
     assert content.table["trial_id"].to_pylist() == [f"t{number:03d}" for number in range(150)]
     # A batch costs memory for every column, however few rows it has.
     assert content.table["trial_id"].num_chunks < 30
