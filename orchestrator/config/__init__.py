@@ -1,6 +1,6 @@
 """What people write down, read once and strictly: inventories, sweeps, and the YAML that both are made of."""
 
-from orchestrator.config.documents import Document, Source, StrictModel, load_yaml
+from orchestrator.config.documents import Document, SettingError, Source, StrictModel, load_yaml
 from orchestrator.config.inventory import (
     WORK_DIRECTORY,
     Connection,

@@ -107,7 +107,7 @@ def _refuse_secrets(source: Source) -> None:
         is_name = len(location) == 2 and location[0] in ("hosts", "groups")
         key = str(location[-1]) if location and not is_name else ""
         if _SECRET_KEY.fullmatch(key):
-            kind = f"a {key.lower()}"
+            kind = repr(key)
         elif isinstance(value, str) and _PRIVATE_KEY.search(value):
             kind = "a private key"
         elif isinstance(value, str) and _ADDRESS_WITH_PASSWORD.search(value):

@@ -52,6 +52,9 @@ def _name_alone(value: object) -> object:
 def _targets(value: object) -> object:
     if isinstance(value, str) and value not in TARGETS:
         raise ValueError(f"expected {', '.join(TARGETS)}, or labels such as {{gpu: h100}}, not {value!r}")
+    for label, wanted in value.items() if isinstance(value, dict) else ():
+        if not isinstance(wanted, str):
+            raise SettingError(f"a label is text, not {wanted!r}; put it in quotes", label)
     return {} if value is None else value
 
 

@@ -80,7 +80,7 @@ def measure_energy(
                 sleep(phases.uniform(0, _PHASE_S))
             taken.append(_window(call, inputs, synchronize, counter, window_ms / 1000, clock))
     except EnergyUnavailable as reason:
-        return unknown_energy(str(reason))
+        return dict(unknown_energy(str(reason)), energy_source=counter.source)
     return facts_of(taken, counter.source)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
-from orchestrator.config import Document, StrictModel, load_yaml
+from orchestrator.config import Document, SettingError, StrictModel, load_yaml
 
 PUBLISHED: Final = Path("docs/paper/published.yaml")
 """In the root of the project."""
@@ -126,9 +126,9 @@ class Published(Document):
     @model_validator(mode="after")
     def _each_statement_once(self) -> "Published":
         names = [statement.id for statement in self.statements]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"statement {name} stands twice; give it another id")
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                raise SettingError(f"statement {name} stands twice; give it another id", "statements", index, "id")
         return self
 
     def statements_of(self, figure: str) -> tuple[Statement, ...]:

@@ -104,6 +104,7 @@ def test_a_counter_that_stands_still_measures_nothing() -> None:
 def test_a_counter_that_fails_measures_nothing() -> None:
     facts = Scripted(itertools.repeat(1.0), fails_after=3).measure(10_000)
     assert facts["energy_problem"] == "the GPU is lost"
+    assert facts["energy_source"] == "script"
     assert {facts["energy_per_call_j"], facts["energy_windows"]} == {None}
 
 
