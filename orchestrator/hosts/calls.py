@@ -108,7 +108,9 @@ def decode_answer(function: Callable[[Argument], Answer], text: str) -> Answer:
     try:
         document = load_json(text, "the answer")
         if "problem" in document:
-            raise InfrastructureError(one_line(str(document["problem"])))
+            raise InfrastructureError(
+                one_line(str(document["problem"])) or f"{function.__name__} failed without a reason"
+            )
         _, answers = _annotations(function)
         answer: Answer = adapter_of(answers).validate_json(json.dumps(document["answer"]))
     except (ForeignDataError, ValueError, TypeError, KeyError) as error:

@@ -117,7 +117,9 @@ def test_a_trial_computes_with_its_threads_alone(measured: Measured) -> None:
     alone, two = measured.records["again"], measured.records["two-threads"]
     assert [record.facts[measured.own.threads] for record in (alone, two)] == [1, 2]
     [sync] = [series for series in alone.series if series.mode == "sync"]
-    assert sum(sync.cpu_ns) < 1.05 * sum(sync.durations_ns)
+    # Where Python dispatches each operation, it does so while the one thread computes
+    most = 1.5 if measured.own.backend == "jax_eager" else 1.05
+    assert sum(sync.cpu_ns) < most * sum(sync.durations_ns)
 
 
 def test_a_wrong_program_is_caught(measured: Measured) -> None:

@@ -51,6 +51,8 @@ def test_what_strangers_write_is_taken_or_refused_in_a_line(worker: Worker, name
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
+# Some of the inputs are as large as a store
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @pytest.mark.parametrize("name", PARSERS)
 def test_so_are_a_hundred_thousand(
     worker: Worker, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
