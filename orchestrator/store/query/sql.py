@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow.fs as pafs
 
-from orchestrator.errors import ConfigurationError, StoreError, near_names, some_names
+from orchestrator.errors import ConfigurationError, StoreError, near_names, one_line, some_names
 from orchestrator.store.query.view import View
 from orchestrator.store.schema import TRIALS
 
@@ -161,7 +161,7 @@ def quoted(name: str) -> str:
 
 def _unreadable(error: "duckdb.Error") -> StoreError:
     """An error of the files or the machine, as one line."""
-    text = re.sub(r"^[A-Za-z ]+ Error: ", "", str(error).split("\n")[0])
+    text = re.sub(r"^[A-Za-z ]+ Error: ", "", one_line(str(error).split("\n")[0]))
     if re.search(r"No space left|max_temp_directory_size|taxmeter-sql-", text):
         return StoreError(f"the query needs more temporary space: {text}; free some, or set TMPDIR to another disk")
     return StoreError(f"the store cannot be read: {text}; `taxmeter results verify` tells more")
