@@ -20,9 +20,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, metavar="N", help="ends within so many, 540 or with --quick 110")
     parser.add_argument("--rehearse", action="store_true", help="shrunk models: tries the way of it, measures nothing")
     parser.add_argument("--only", metavar="NAMES", help="of " + ", ".join(running.NAMES))
-    parser.add_argument("--inside", metavar="NAME", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    names = (given.only or given.inside or ",".join(running.NAMES)).split(",")
+    names = (given.only or ",".join(running.NAMES)).split(",")
     unknown = [name for name in names if name not in running.NAMES]
     if unknown:
         parser.error("no check is called %s; there are %s" % (unknown[0], ", ".join(running.NAMES)))
@@ -32,8 +31,6 @@ def main() -> int:
     # A runner would end all other processes of the container: here they are the checks that started it
     os.environ.pop(PRIVATE_NAMESPACE_VARIABLE, None)
     size = running.Size(given.quick, given.rehearse)
-    if given.inside is not None:
-        return running.run_inside(given.inside, given.out, size)
     return running.run_all(names, given.out, size, given.seconds)
 
 

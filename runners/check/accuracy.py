@@ -9,7 +9,6 @@ from runners.check.subjects import RESNET, sized, spec_of
 from runners.contract import TrialSpec, WorkloadSpec
 from runners.protocol.verify import INPUTS, Reference
 from runners.protocol.verify import check as verified
-from runners.supervision import preload
 from runners.workloads import make_workload
 
 _GEMM = WorkloadSpec("op-gemm", 1, options={"width": 2048})
@@ -24,7 +23,6 @@ _HALF = ("float16", "bfloat16")
 def check(context: Context) -> Findings:
     """By trial: errors of eager, and what the gate says with TF32 on and off."""
     found = Findings()
-    preload.import_all(("torch", "runners.workloads.torchvision_import", "torch._dynamo", "transformers"))
     for workload in (_GEMM, RESNET):
         spec = spec_of(sized(workload, context.size))
         values = _one(found, context, workload.name + " float32", spec, tf32=True)

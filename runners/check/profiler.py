@@ -12,7 +12,6 @@ from runners.check.subjects import BERT, PROTOCOL, RESNET, Ready, ready, sized, 
 from runners.contract import WorkloadSpec
 from runners.examination.profiler import profile
 from runners.protocol import timing
-from runners.supervision import preload
 
 _PROFILES = 10
 _PROFILES_SMALL = 3
@@ -24,7 +23,6 @@ _NOISE = 1.1
 def check(context: Context) -> Findings:
     """By model: times of a graph before and after a profiler, and what fresh processes see."""
     found = Findings()
-    preload.import_all(("torch", "runners.workloads.torchvision_import", "torch._dynamo", "transformers"))
     for workload in (BERT, RESNET):
         values, problem = forked(partial(_around, sized(workload, context.size)), context.within(60))
         found.values[workload.name] = values

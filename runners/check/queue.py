@@ -38,6 +38,8 @@ def _look() -> Dict[str, Any]:
     import torch
 
     x = torch.zeros(16, device="cuda")
+    # The first launch of a kernel loads it, and waits for the device
+    x.add_(1)
     torch.cuda.synchronize()
     depths = {count: _stalled_at(x, count) for count in _COUNTS}
     stalls = [depth for depth in depths.values() if depth is not None]

@@ -1,4 +1,4 @@
-"""Runs the checks one after the other, each in a process of its own that is ended when its time is over."""
+"""Runs the checks one after the other, each in a forked process that is ended when its time is over."""
 
 import contextlib
 import importlib
@@ -8,7 +8,6 @@ import os
 import select
 import shutil
 import signal
-import subprocess
 import sys
 import tarfile
 import time
@@ -17,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from runners.check.rows import CAMPAIGN, new_campaign, search_path, write_manifest
+from runners.supervision import preload
 from runners.system import cuda_driver
 
 FAILED, SKIPPED, PASSED = "failed", "skipped", "passed"
@@ -29,6 +29,16 @@ _REHEARSED = 4
 ROWS = "rows"
 _LINES, _LOG, _PACKED = "check.jsonl", "check.log", ROWS + ".tar"
 EXIT_FAILED, EXIT_SKIPPED = 1, 3
+
+_MODULES = (
+    "torch",
+    "torch._dynamo",
+    "transformers",
+    "runners.workloads.torchvision_import",
+    "timm",
+    "onnx",
+    "runners.backends.onnxruntime_import",
+)
 
 _TAR_S = 5
 _TO_ANSWER_S = 3
@@ -52,8 +62,8 @@ class Check:
 
 
 CHECKS: Dict[str, Check] = {
-    "nvml": Check(Limits(10, 30), Limits(8, 20)),
-    "fork": Check(Limits(20, 60), Limits(12, 30)),
+    "nvml": Check(Limits(10, 30), Limits(6, 20)),
+    "fork": Check(Limits(10, 60), Limits(6, 20)),
     "cells": Check(Limits(120, 280), Limits(25, 60)),
     "profiler": Check(Limits(40, 90), Limits(12, 30)),
     "queue": Check(Limits(15, 60), Limits(8, 20)),
@@ -144,7 +154,12 @@ def run_all(names: Sequence[str], out: str, size: Size, seconds: Optional[int] =
     factor = _REHEARSED if size.rehearse else 1
     end = begin + factor * (seconds or (ALL_QUICK_S if size.quick else ALL_S)) - _TAR_S
     os.environ[CAMPAIGN] = new_campaign()
+    os.environ["PYTHONPATH"] = search_path()
     lacking = nothing_to_check()
+    if lacking is None:
+        # Once for all: every check is a fork of this process, which is why it must not use the device
+        with contextlib.redirect_stdout(sys.stderr):
+            preload.import_all(_MODULES)
     limits = [CHECKS[name].quick if size.quick else CHECKS[name].full for name in names]
     statuses = []
     for number, name in enumerate(names):
@@ -166,24 +181,6 @@ def run_all(names: Sequence[str], out: str, size: Size, seconds: Optional[int] =
     return EXIT_SKIPPED if set(statuses) == {SKIPPED} else 0
 
 
-def run_inside(name: str, out: str, size: Size) -> int:
-    """The process of one check: what it finds goes to the standard output that it was started with, all else beside."""
-    answer = os.dup(1)
-    os.dup2(2, 1)
-    limit_s = float(os.environ.get("TAXMETER_CHECK_S", "60"))
-    try:
-        found = _check_of(name)(Context(out, size, time.monotonic() + limit_s))
-    except Exception as error:  # noqa: BLE001 - what a check raises is what it found
-        traceback.print_exc()
-        found = Findings([("%s: %s" % (type(error).__name__, " ".join(str(error).split())))[:500]])
-    with os.fdopen(answer, "w") as stream:
-        json.dump(asdict(found), stream)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # A framework that cannot shut down must not spoil what was found
-    os._exit(0)
-
-
 def nothing_to_check() -> Optional[str]:
     """Why no check can run here: no framework or no GPU; null if they can."""
     if importlib.util.find_spec("torch") is None:
@@ -201,31 +198,23 @@ def _check_of(name: str) -> Callable[[Context], Findings]:
 
 
 def _run(name: str, out: str, size: Size, seconds: float) -> Findings:
-    command = [sys.executable, "-m", "runners.check", out, "--inside", name, *size.options]
-    environment = dict(os.environ, TAXMETER_CHECK_S=str(seconds - _TO_ANSWER_S), PYTHONPATH=search_path())
-    with open(os.path.join(out, _LOG), "ab") as log:
-        log.write(("== %s\n" % name).encode())
-        log.flush()
-        with subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env=environment,
-            start_new_session=True,
-        ) as process:
-            try:
-                data, _ = process.communicate(timeout=seconds)
-                problem = "it ended without an answer (exit code %s)" % process.returncode
-            except subprocess.TimeoutExpired:
-                data, problem = b"", "no answer within %.0f s" % seconds
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-    try:
-        return Findings(**json.loads(data.decode("utf-8")))
-    except ValueError:
-        return Findings([problem + "; check.log has what it printed"])
+    def checked() -> Dict[str, Any]:
+        os.setsid()
+        with open(os.path.join(out, _LOG), "ab") as log:
+            log.write(("== %s\n" % name).encode())
+            log.flush()
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+        try:
+            return asdict(_check_of(name)(Context(out, size, time.monotonic() + seconds - _TO_ANSWER_S)))
+        except Exception as error:  # noqa: BLE001 - what a check raises is what it found
+            traceback.print_exc()
+            return asdict(Findings([("%s: %s" % (type(error).__name__, " ".join(str(error).split())))[:500]]))
+        finally:
+            sys.stdout.flush()
+
+    values, problem = forked(checked, seconds, with_descendants=True)
+    return Findings(["%s; check.log has what it printed" % problem]) if values is None else Findings(**values)
 
 
 def _say(out: str, line: Dict[str, Any]) -> None:
@@ -259,12 +248,13 @@ def _wanted(member: tarfile.TarInfo) -> Optional[tarfile.TarInfo]:
     return None if os.path.basename(member.name) in ("cache", "tmp") else member
 
 
-def forked(function: Callable[[], Any], seconds: float) -> Tuple[Any, Optional[str]]:
+def forked(function: Callable[[], Any], seconds: float, with_descendants: bool = False) -> Tuple[Any, Optional[str]]:
     """What a function returns in a forked process, as JSON, or why there is nothing.
 
     Args:
         function: may use the device; this process must not have.
         seconds: after which it is killed.
+        with_descendants: ends what it has started too; it has to have made a session of its own.
     """
     reading, writing = os.pipe()
     pid = os.fork()
@@ -287,6 +277,9 @@ def forked(function: Callable[[], Any], seconds: float) -> Tuple[Any, Optional[s
     if answer is None:
         os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
+    if with_descendants:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
     if answer is None:
         return None, "no answer within %.0f s" % seconds
     return (json.loads(answer.decode()), None) if status == 0 else (None, "it failed with status %d" % status)

@@ -3,15 +3,17 @@
 import importlib
 import sys
 import time
-from typing import Iterable, List
+from functools import partial
+from typing import Dict, Iterable, List, Optional
 
 from runners.backends import backend_class
 from runners.contract import Status, Trial
 from runners.contract.catalogue import refusal
-from runners.protocol.answer import Answer
+from runners.contract.record import FactValue
+from runners.protocol.answer import Answer, decode_answer
 from runners.supervision.interrupts import Interrupts
 from runners.supervision.process import run_child
-from runners.system import cuda_driver
+from runners.system import cuda_driver, environment
 from runners.workloads import make_workload
 
 _CANARY_S = 60.0
@@ -44,40 +46,32 @@ def import_all(modules: Iterable[str]) -> None:
         sys.modules["torch"].set_num_threads(1)
 
 
-def children_can_compute(interrupts: Interrupts, on_gpu: bool = False) -> bool:
-    """Whether a forked child can run torch with two threads; it hangs if the supervisor ever did.
+def facts_of_child(interrupts: Interrupts, on_gpu: bool = False) -> Optional[Dict[str, FactValue]]:
+    """What a forked child that has computed says of the environment; null if it cannot compute, which is printed.
 
-    On a GPU it has to add there, too, which fails if an import has started the CUDA driver in the supervisor.
+    It runs torch with two threads, which hangs if the supervisor ever did, and on a GPU adds there, which fails if
+    something has started the CUDA driver in the supervisor. Frameworks start it to answer questions (torch 2.11 does
+    for the version of cuDNN), and so it is a child that asks them.
 
     Raises:
         Interrupted: the supervisor has to end.
     """
-    if "torch" not in sys.modules:
-        return True
     status = cuda_driver.status_here() if on_gpu else None
     if status not in (None, cuda_driver.NOT_INITIALIZED):
         print("an import has started the CUDA driver: cuDeviceGetCount says %s" % cuda_driver.named(status), flush=True)
-        return False
-    ended = run_child(
-        _compute_everywhere if on_gpu else _compute_with_two_threads, time.monotonic() + _CANARY_S, interrupts
-    )
+        return None
+    ended = run_child(partial(_compute_and_observe, on_gpu), time.monotonic() + _CANARY_S, interrupts)
     if ended.code != 0:
         print(ended.log_tail, flush=True)
-    return ended.code == 0
+        return None
+    return decode_answer(ended.data).facts
 
 
-def _compute_with_two_threads() -> Answer:
-    import torch
-
-    torch.set_num_threads(2)
-    torch.ones(1 << 18).add_(1).sum()
-    return Answer(Status.OK)
-
-
-def _compute_everywhere() -> Answer:
-    import torch
-
-    answer = _compute_with_two_threads()
-    if torch.cuda.is_available():  # else each trial says why not
-        torch.ones(1 << 10, device="cuda").add_(1).sum().item()
-    return answer
+def _compute_and_observe(on_gpu: bool) -> Answer:
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(2)
+        torch.ones(1 << 18).add_(1).sum()
+        if on_gpu and torch.cuda.is_available():  # else each trial says why not
+            torch.ones(1 << 10, device="cuda").add_(1).sum().item()
+    return Answer(Status.OK, facts=environment.observe())

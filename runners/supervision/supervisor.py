@@ -40,6 +40,7 @@ from runners.supervision.guarding import Guarding, Verdict, guarding_for
 from runners.supervision.interrupts import Interrupted, Interrupts
 from runners.supervision.source import source_digest
 from runners.supervision.trial import Outcome, TrialProcesses
+from runners.system import environment
 
 EXIT_BAD_TASK = 65
 EXIT_NO_CHILDREN = 70
@@ -62,12 +63,13 @@ def run_task(directory: str) -> int:
     gc.freeze()
     try:
         on_gpu = any(trial.spec.device == CUDA for trial in task.every_trial)
-        if not preload.children_can_compute(interrupts, on_gpu):
+        facts = preload.facts_of_child(interrupts, on_gpu)
+        if facts is None:
             print("a forked child cannot compute with two threads: no trial can be run here", flush=True)
             return EXIT_NO_CHILDREN
         cache = os.environ.get(CACHE_VARIABLE) or os.path.join(files.directory, "cache")
         with used(cache):
-            Supervisor(task, files, interrupts, cache).run()
+            Supervisor(task, files, interrupts, cache).run(facts)
     except Interrupted as interruption:
         print(interruption, flush=True)
         return interruption.exit_code
@@ -127,17 +129,17 @@ class Supervisor:
         self._guardings: Dict[str, Guarding] = {}
         self._processes = TrialProcesses(task, cache, self._source, interrupts)
 
-    def run(self) -> None:
+    def run(self, facts: Dict[str, FactValue]) -> None:
         """Writes the environment, a record for each trial, those of further sessions if there are any, and the end.
+
+        Args:
+            facts: of the environment as it is loaded.
 
         Raises:
             Interrupted: the supervisor has to end; the running trials have no record.
             RecordingError: the same, because the disk takes no line more.
         """
-        from runners.system import environment
-
-        versions, facts = environment.observe()
-        self._write(Environment(self._task.task_id, versions, facts, self._source))
+        self._write(Environment(self._task.task_id, environment.observe_versions(), facts, self._source))
         start = time.monotonic()
         allocation = self._task.allocation
         allocator = None if allocation is None else Allocator(allocation)

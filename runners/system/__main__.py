@@ -11,7 +11,15 @@ import sys
 from typing import Optional
 
 from runners.contract import encode
-from runners.system import collect, hot_columns, hw_id, observe_environment, read_conditions, system_id
+from runners.system import (
+    collect,
+    hot_columns,
+    hw_id,
+    observe_environment,
+    observe_versions,
+    read_conditions,
+    system_id,
+)
 
 FRAMEWORKS = (
     "torch",
@@ -56,8 +64,8 @@ def print_environment() -> None:
             problem = import_problem(name)
             if problem is not None:
                 sys.exit(problem)
-        versions, facts = observe_environment()
-    print(json.dumps({"versions": versions, "facts": facts}), flush=True)
+        facts = observe_environment()
+    print(json.dumps({"versions": observe_versions(), "facts": facts}), flush=True)
 
 
 def import_problem(name: str) -> Optional[str]:

@@ -1,4 +1,4 @@
-"""What is really installed and loaded in this process, and what it may use. No device is initialised here."""
+"""What is really installed and loaded in this process, and what it may use."""
 
 import glob
 import hashlib
@@ -38,13 +38,12 @@ _LIBRARY_DIRECTORIES: Tuple[str, ...] = (
 )
 
 
-def observe() -> Tuple[Dict[str, str], Dict[str, FactValue]]:
-    """Looks at the environment from inside.
+def observe() -> Dict[str, FactValue]:
+    """Looks at the environment from inside; a framework may start the driver of a device for its answer.
 
     Returns:
-        The version of every installed distribution by its normalised name, with `python`; and facts: builds of
-        the frameworks that are already imported, interpreter, libraries of the GPU's driver (`driver_…`), variables
-        (`env_…`) and limits (`limit_…`).
+        Builds of the frameworks that are already imported, interpreter, libraries of the GPU's driver (`driver_…`),
+        variables (`env_…`) and limits (`limit_…`).
     """
     facts: Dict[str, FactValue] = {}
     facts.update(_interpreter_facts())
@@ -53,23 +52,19 @@ def observe() -> Tuple[Dict[str, str], Dict[str, FactValue]]:
     facts.update(_driver_facts())
     facts.update({"env_" + name: value for name, value in _variables().items()})
     facts.update({"limit_" + name: value for name, value in encode(limits.probe()).items()})
-    return _versions(), facts
+    return facts
 
 
-def observe_versions(_: SystemRoot) -> Dict[str, str]:
+def observe_versions(_: Optional[SystemRoot] = None) -> Dict[str, str]:
     """The version of every installed distribution by its normalised name, with `python`."""
-    return _versions()
-
-
-def _versions() -> Dict[str, str]:
-    versions: Dict[str, str] = {}
+    found: Dict[str, str] = {}
     for distribution in metadata.distributions():
         name = distribution.metadata["Name"]
         if name and distribution.version:
             # The first on sys.path is the one that is imported.
-            versions.setdefault(_normalised(name), distribution.version)
-    versions["python"] = platform.python_version()
-    return dict(sorted(versions.items()))
+            found.setdefault(_normalised(name), distribution.version)
+    found["python"] = platform.python_version()
+    return dict(sorted(found.items()))
 
 
 def _normalised(name: str) -> str:
@@ -97,7 +92,8 @@ def _torch_facts(torch: Any) -> Dict[str, FactValue]:
         "torch_git_version": _attribute(torch, "version.git_version"),
         "torch_cuda_version": _attribute(torch, "version.cuda"),
         "torch_hip_version": _attribute(torch, "version.hip"),
-        "torch_cudnn_version": _call(torch, "backends.cudnn.version"),
+        # `torch.backends.cudnn.version` starts the driver to see whether the device suits
+        "torch_cudnn_version": _call(torch, "_C._cudnn.getVersionInt"),
         "torch_cuda_compiled_version": _call(torch, "_C._cuda_getCompiledVersion"),
         "torch_nccl_version": _nccl_version(torch),
         "torch_cpu_capability": _call(torch, "backends.cpu.get_cpu_capability"),

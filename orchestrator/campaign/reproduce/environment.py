@@ -21,7 +21,7 @@ from orchestrator.errors import ForeignDataError, InfrastructureError, some_of
 from orchestrator.execution import INSTALLED, copy_code
 from orchestrator.planning import EnvironmentPin, Isolation
 
-_OBSERVE = "import json; from runners.system import observe_environment; print(json.dumps(observe_environment()[0]))"
+_OBSERVE = "import json; from runners.system import observe_versions; print(json.dumps(observe_versions()))"
 _LIMIT_S = 60
 _SHOWN = 8
 """Differences that are named; the others are counted."""

@@ -2,7 +2,9 @@
 
 import json
 import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +12,7 @@ import pytest
 
 from runners.check import __main__ as command
 from runners.check import running
-from runners.check.running import CHECKS, NAMES, Findings, Size
+from runners.check.running import CHECKS, NAMES, Context, Findings, Size
 from runners.supervision.process import PRIVATE_NAMESPACE_VARIABLE
 
 
@@ -28,6 +30,7 @@ def hang(
 
     monkeypatch.setattr(running, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(running, "nothing_to_check", lambda: None)
+    monkeypatch.setattr(running, "_MODULES", ())
     monkeypatch.setattr(running, "_run", run)
     assert running.run_all(NAMES, str(out), Size(quick), seconds) == running.EXIT_FAILED
     return given, now[0] - 1000
@@ -48,25 +51,54 @@ def test_checks_that_hang_leave_the_later_ones_their_least_time(
 def test_where_the_time_is_too_short_the_last_ones_are_dropped_and_say_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given, ended_s = hang(monkeypatch, tmp_path, False, 200)
+    given, ended_s = hang(monkeypatch, tmp_path, False, 190)
     assert list(given) == ["nvml", "fork", "cells", "profiler"]
-    assert ended_s <= 195
+    assert ended_s <= 185
     dropped = [json.loads(line) for line in (tmp_path / "check.jsonl").read_text().splitlines()][4:]
     assert [(line["check"], line["status"]) for line in dropped] == [(name, "skipped") for name in NAMES[4:]]
     assert dropped[0]["reason"] == "5 s are left, and it needs 15"
 
 
-def test_a_check_that_hangs_is_killed_when_its_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    python = tmp_path / "python"
-    monkeypatch.setattr(running.sys, "executable", str(python))
-    for script, problem in (
-        ("sleep 600 &\nsleep 600", "no answer within 1 s"),
-        ("exit 7", "it ended without an answer (exit code 7)"),
+def is_dead(pid: int) -> bool:
+    """Whether a process is gone, or waits to be reaped alone."""
+    try:
+        return Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_a_check_that_hangs_is_killed_when_its_time_is_over_with_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hangs(context: Context) -> Findings:
+        (tmp_path / "descendant").write_text(str(subprocess.Popen(["sleep", "600"]).pid))
+        time.sleep(600)
+        return Findings()
+
+    monkeypatch.setattr(running, "_check_of", lambda name: hangs)
+    found = running._run("nvml", str(tmp_path), Size(), 2.0)
+    assert found.problems == ["no answer within 2 s; check.log has what it printed"]
+    pid, deadline = int((tmp_path / "descendant").read_text()), time.monotonic() + 10
+    while not is_dead(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert is_dead(pid)
+
+
+def test_a_check_that_raises_or_dies_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(context: Context) -> Findings:
+        os._exit(7)
+
+    def raises(context: Context) -> Findings:
+        os.write(1, b"what a framework prints\n")
+        raise ValueError("of\ntwo lines")
+
+    for check, problem in (
+        (dies, f"it failed with status {7 << 8}; check.log has what it printed"),
+        (raises, "ValueError: of two lines"),
     ):
-        python.write_text("#!/bin/sh\n" + script)
-        python.chmod(0o755)
-        found = running._run("nvml", str(tmp_path), Size(), 1.0)
-        assert found.problems == [problem + "; check.log has what it printed"]
+        monkeypatch.setattr(running, "_check_of", lambda name, check=check: check)
+        assert running._run("nvml", str(tmp_path), Size(), 5.0).problems == [problem]
+    assert "what a framework prints\n" in (tmp_path / "check.log").read_text()
 
 
 def test_in_an_image_runners_spare_the_checks_that_started_them(monkeypatch: pytest.MonkeyPatch) -> None:

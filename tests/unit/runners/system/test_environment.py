@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from runners.system import environment, observe_environment
+from runners.system import environment, observe_environment, observe_versions
 from tests.conftest import PROJECT
 from tests.scripted_nvml import nvml
 
@@ -22,7 +22,7 @@ def test_versions_have_normalised_names(tmp_path: Path, monkeypatch: pytest.Monk
     information.mkdir()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: Odd_Name.X\nVersion: 1.5\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    versions, _ = observe_environment()
+    versions = observe_versions()
     assert versions["odd-name-x"] == "1.5"
     assert versions["python"] == platform.python_version()
     assert versions["pytest"] == metadata.version("pytest")
@@ -31,7 +31,7 @@ def test_versions_have_normalised_names(tmp_path: Path, monkeypatch: pytest.Monk
 def test_only_relevant_variables_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF", "CUDA_API_TOKEN", "MY_VARIABLE"):
         monkeypatch.setenv(name, "7")
-    _, facts = observe_environment()
+    facts = observe_environment()
     seen = {name for name, value in facts.items() if name.startswith("env_") and value == "7"}
     assert seen == {"env_OMP_NUM_THREADS", "env_PYTORCH_CUDA_ALLOC_CONF"}
 
@@ -39,7 +39,7 @@ def test_only_relevant_variables_and_no_secret(monkeypatch: pytest.MonkeyPatch) 
 def test_a_framework_is_described_only_when_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
-    _, facts = observe_environment()
+    facts = observe_environment()
     assert not [name for name in facts if name.startswith(("torch", "onnxruntime"))]
 
     config, version = SimpleNamespace(show=lambda: "built so"), SimpleNamespace(git_version="abc", cuda=None)
@@ -47,7 +47,7 @@ def test_a_framework_is_described_only_when_it_is_loaded(monkeypatch: pytest.Mon
     runtime = SimpleNamespace(__version__="1.0", get_available_providers=lambda: ["A", "B"])
     monkeypatch.setitem(sys.modules, "torch", old_torch)
     monkeypatch.setitem(sys.modules, "onnxruntime", runtime)
-    _, facts = observe_environment()
+    facts = observe_environment()
     assert (facts["torch_version"], facts["torch_git_version"]) == ("1.4.0", "abc")
     assert facts["torch_config_sha256"] == hashlib.sha256(b"built so").hexdigest()
     assert facts["torch_cpu_capability"] is None, "this release has no such function"
@@ -65,7 +65,7 @@ def test_of_gpus_of_several_kinds_the_one_that_trials_see_is_named(monkeypatch: 
     monkeypatch.setitem(sys.modules, "pynvml", library)
     for visible, name in (("GPU-b", "Tesla T4"), ("1", None), ("GPU-c", None)):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        assert observe_environment()[1].get("driver_visible_gpu") == name
+        assert observe_environment().get("driver_visible_gpu") == name
 
 
 def without_nccl() -> object:
@@ -85,7 +85,7 @@ def test_the_version_of_nccl(monkeypatch: pytest.MonkeyPatch, nccl: object, expe
     torch = SimpleNamespace(__version__="2.13.0", cuda=SimpleNamespace(nccl=nccl))
     torch._C = SimpleNamespace(_cuda_getCompiledVersion=lambda: 13000)
     monkeypatch.setitem(sys.modules, "torch", torch)
-    _, facts = observe_environment()
+    facts = observe_environment()
     assert facts["torch_nccl_version"] == expected
     assert facts["torch_cuda_compiled_version"] == 13000
 
@@ -94,10 +94,10 @@ def test_the_build_is_described_without_the_processor(monkeypatch: pytest.Monkey
     config = "PyTorch built with:\n  - GCC 13.3\n  - CPU capability usage: AVX512\n  - LAPACK\n"
     torch = SimpleNamespace(__version__="2.13.0", __config__=SimpleNamespace(show=lambda: config))
     monkeypatch.setitem(sys.modules, "torch", torch)
-    _, facts = observe_environment()
+    facts = observe_environment()
     assert facts["torch_config"] == "PyTorch built with: - GCC 13.3 - LAPACK"
     monkeypatch.setattr(torch.__config__, "show", lambda: config.replace("AVX512", "AVX2"))
-    assert observe_environment()[1]["torch_config_sha256"] == facts["torch_config_sha256"]
+    assert observe_environment()["torch_config_sha256"] == facts["torch_config_sha256"]
 
 
 def test_libraries_of_the_driver_are_named_with_their_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_libraries_of_the_driver_are_named_with_their_versions(tmp_path: Path, m
     monkeypatch.setattr(environment, "_linker_directories", list)
     nothing = {"driver_libcuda": None, "driver_libnvidia_ml": None, "driver_mounted": None}
     monkeypatch.setattr(environment, "_lines", lambda path: [])
-    assert {name: value for name, value in observe_environment()[1].items() if name.startswith("driver")} == nothing
+    assert {name: value for name, value in observe_environment().items() if name.startswith("driver")} == nothing
 
     for name in ("libcuda.so.580.65.06", "libcudart.so.13", "libnvidia-ml.so.580.65.06"):
         (tmp_path / name).touch()
@@ -119,7 +119,7 @@ def test_libraries_of_the_driver_are_named_with_their_versions(tmp_path: Path, m
         ],
     }
     monkeypatch.setattr(environment, "_lines", lambda path: lines.get(path, []))
-    facts = observe_environment()[1]
+    facts = observe_environment()
     assert facts["driver_libcuda"] == "libcuda.so.575.1,libcuda.so.580.65.06"
     assert facts["driver_libnvidia_ml"] == "libnvidia-ml.so.580.65.06"
     assert facts["driver_mounted"] == "libcuda.so.580.65.06"
@@ -182,7 +182,7 @@ def test_every_framework_of_an_environment_can_be_imported(cpu_python: Path) -> 
 def test_a_real_torch_is_described_without_touching_a_device(cpu_python: Path) -> None:
     program = (
         "import json, torch\nfrom runners.system import observe_environment\n"
-        "facts = observe_environment()[1]\nfacts['initialised'] = torch.cuda.is_initialized()\nprint(json.dumps(facts))"
+        "facts = observe_environment()\nfacts['initialised'] = torch.cuda.is_initialized()\nprint(json.dumps(facts))"
     )
     facts = json.loads(described(cpu_python, "-c", program).stdout)
     assert facts["torch_version"].endswith("+cpu")
