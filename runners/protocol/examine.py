@@ -126,8 +126,12 @@ def _profile(ready: _Ready) -> Facts:
     backend, subject = ready.backend, ready.subject
     # As it is timed for dispatch, so that the waits that are counted are its own
     dispatched = backend.dispatched(subject.call)
-    facts = profile(dispatched or subject.call, subject.ring, subject.synchronize, backend.spec.protocol.profile_calls)
-    return facts if dispatched else dict(facts, dispatch_problem="every call of this backend waits for the device")
+    # A compiled module may have a length, or refuse to tell it: it is neither true nor false
+    called = subject.call if dispatched is None else dispatched
+    facts = profile(called, subject.ring, subject.synchronize, backend.spec.protocol.profile_calls)
+    if dispatched is not None:
+        return facts
+    return dict(facts, dispatch_problem="every call of this backend waits for the device")
 
 
 def _device_memory(ready: _Ready, before_bytes: Optional[int]) -> Facts:
