@@ -14,6 +14,8 @@ from runners.examination.trace import Activity, ActivityKind, Launch, Trace, is_
 
 ITERATION = "iteration"
 """Name of the annotation around each profiled call and its synchronisation."""
+REPLAY = "replay"
+"""The same around each replay of the call as a graph."""
 
 _ACTIVITIES = {
     "kernel": ActivityKind.KERNEL,
@@ -38,23 +40,26 @@ class TraceError(Exception):
     """This is no trace; the message says why."""
 
 
-def load(path: str) -> Trace:
-    """Reads a trace file.
+def load(path: str) -> Any:
+    """Decodes a trace file.
 
     Raises:
-        TraceError: it holds no trace.
+        TraceError: it is no JSON.
     """
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             # As decimals: microseconds since the epoch with three decimals do not fit a float
-            document = json.load(file, parse_float=Decimal)
+            return json.load(file, parse_float=Decimal)
     except ValueError as error:
         raise TraceError("the profiler's trace is no JSON: %s" % error) from None
-    return parse(document)
 
 
-def parse(document: Any) -> Trace:
+def parse(document: Any, annotation: str = ITERATION) -> Trace:
     """Takes what matters out of a decoded trace.
+
+    Args:
+        document: what `load` returned.
+        annotation: name of what is around each iteration.
 
     Raises:
         TraceError: it holds no events.
@@ -63,7 +68,7 @@ def parse(document: Any) -> Trace:
     if not isinstance(events, list):
         raise TraceError("the profiler's trace has no list of events")
     complete = [event for event in events if event.get("ph") == "X" and "ts" in event and "dur" in event]
-    iterations = sorted(_span(e) for e in complete if e.get("name") == ITERATION and _category(e) in _ANNOTATIONS)
+    iterations = sorted(_span(e) for e in complete if e.get("name") == annotation and _category(e) in _ANNOTATIONS)
     calls = _runtime_calls(complete)
     fine = any(not isinstance(event[key], int) for event in complete for key in ("ts", "dur"))
     return Trace(

@@ -15,7 +15,10 @@ QUEUED_LAUNCHES = 900
 """The queue of a stream takes about 1,024 launches; after so many a launch may have to wait for the device."""
 
 _LONGEST = 1.1
-"""Busy time over latency that noise explains."""
+"""Busy time over latency that noise explains, and busy time of a replay over that of a call."""
+_OTHER = 0.05
+"""Share of a call's kernels by which its recording may differ and still be of the same work."""
+_REPLAYS = 3
 
 _WAIT = 1
 _WARM_UP = 5
@@ -26,6 +29,7 @@ def profile(
     ring: Sequence[Tuple[Any, ...]],
     synchronize: Optional[Callable[[], None]],
     calls: int,
+    replay: Optional[Callable[[], Any]] = None,
 ) -> Dict[str, FactValue]:
     """Runs torch.profiler over a few calls, each followed by a synchronisation.
 
@@ -37,12 +41,14 @@ def profile(
         ring: its inputs.
         synchronize: waits for the device; None on a CPU.
         calls: profiled calls; six more come before them.
+        replay: runs the call as it was recorded in a graph; a few of these follow.
 
     Returns:
         Medians per call: `busy_s`, `kernel_sum_s`, `kernels`, `launches`, `profiler_gap_s` (idle between activities),
         `profiler_wall_s`, `profiler_operators` (top-level aten operators); `profiler_valid` with `profiler_problem`;
         `waits` (calls within it that wait for the device) and `dispatch_problem` (why the time until it returns is not
-        that of dispatch); `profiler_early_max_us` (how far clocks of host and device are apart) and
+        that of dispatch); `graph_kernels` and `graph_busy_s` of a replay;
+        `profiler_early_max_us` (how far clocks of host and device are apart) and
         `profiler_occupancy` (warps of those that fit, while a kernel runs, as it is estimated from the launches).
     """
     try:
@@ -52,14 +58,16 @@ def profile(
     activities = [ProfilerActivity.CPU] if synchronize is None else [ProfilerActivity.CPU, ProfilerActivity.CUDA]
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "trace.json")
-        walls_ns = _run(call, ring, synchronize, calls, activities, path)
+        walls_ns = _run(call, ring, synchronize, calls, activities, path, replay)
         if not os.path.exists(path):
             return _unknown("the profiler wrote no trace")
         try:
-            trace = kineto.load(path)
+            document = kineto.load(path)
+            trace, replays = kineto.parse(document), kineto.parse(document, kineto.REPLAY)
         except kineto.TraceError as error:
             return _unknown(str(error))
-    return facts_of(trace, walls_ns, has_device=synchronize is not None)
+    facts = facts_of(trace, walls_ns, has_device=synchronize is not None)
+    return facts if replay is None else dict(facts, **_replayed(replays))
 
 
 def facts_of(trace: Trace, walls_ns: Sequence[int], has_device: bool) -> Dict[str, FactValue]:
@@ -93,6 +101,32 @@ def facts_of(trace: Trace, walls_ns: Sequence[int], has_device: bool) -> Dict[st
         problems.append("launches are unknown: %d kernels have no launch record" % analysis.kernels_without_launch)
     facts["profiler_problem"] = "; ".join(problems) or None
     return facts
+
+
+def other_work(facts: Mapping[str, FactValue]) -> Optional[str]:
+    """Why a replay is no floor of the call that was recorded; null if it does the same, or nobody knows.
+
+    Models look whether they are being recorded: BERT of transformers 5 then makes a mask that it does without
+    otherwise, and its attention takes slower kernels, 383 instead of 154.
+    """
+    kernels, recorded = facts.get("kernels"), facts.get("graph_kernels")
+    if isinstance(kernels, int) and isinstance(recorded, int) and abs(recorded - kernels) > _OTHER * kernels:
+        return "recorded, the call has %d kernels instead of %d: its replay is no floor" % (recorded, kernels)
+    busy_s, recorded_s = facts.get("busy_s"), facts.get("graph_busy_s")
+    if isinstance(busy_s, float) and isinstance(recorded_s, float) and recorded_s > _LONGEST * busy_s:
+        return "recorded, the call keeps the device busy for %.0f us instead of %.0f us: its replay is no floor" % (
+            recorded_s * 1e6,
+            busy_s * 1e6,
+        )
+    return None
+
+
+def _replayed(trace: Trace) -> Dict[str, FactValue]:
+    analysis = analyse(trace)
+    if analysis.problems:
+        return {"graph_kernels": None, "graph_busy_s": None}
+    facts = _device_facts(analysis)
+    return {"graph_kernels": facts["kernels"], "graph_busy_s": facts["busy_s"]}
 
 
 def checked_by_latency(facts: Mapping[str, FactValue], latency_s: float) -> Dict[str, FactValue]:
@@ -137,23 +171,27 @@ def _run(
     calls: int,
     activities: List[Any],
     path: str,
+    replay: Optional[Callable[[], Any]],
 ) -> List[int]:
     from torch import profiler
 
     walls_ns = []
-    schedule = profiler.schedule(wait=_WAIT, warmup=_WARM_UP, active=calls, repeat=1)
+    before = _WAIT + _WARM_UP
+    steps = [(kineto.ITERATION, call, inputs) for inputs in itertools.islice(itertools.cycle(ring), before + calls)]
+    steps += [] if replay is None else [(kineto.REPLAY, replay, ())] * _REPLAYS
+    schedule = profiler.schedule(wait=_WAIT, warmup=_WARM_UP, active=len(steps) - before, repeat=1)
     with profiler.profile(
         activities=activities, schedule=schedule, on_trace_ready=lambda ready: ready.export_chrome_trace(path)
     ) as profiling:
-        for inputs in itertools.islice(itertools.cycle(ring), _WAIT + _WARM_UP + calls):
-            with profiler.record_function(kineto.ITERATION):
+        for name, function, inputs in steps:
+            with profiler.record_function(name):
                 start = time.perf_counter_ns()
-                call(*inputs)
+                function(*inputs)
                 if synchronize is not None:
                     synchronize()
                 walls_ns.append(time.perf_counter_ns() - start)
             profiling.step()
-    return walls_ns[-calls:]
+    return walls_ns[before : before + calls]
 
 
 def _unknown(problem: Optional[str]) -> Dict[str, FactValue]:

@@ -9,13 +9,14 @@ import contextlib
 import statistics
 import time
 from dataclasses import dataclass, replace
-from typing import Iterator, Optional, Tuple
+from typing import Callable, Iterator, Optional, Tuple
 
 from runners.backends import make_backend
 from runners.backends.base import Backend
 from runners.contract import LEGACY, Phases, Protocol, Series, Status, TrialSpec
 from runners.contract.catalogue.entries import CUDA
 from runners.examination.gpu_clock import gpu_clock
+from runners.examination.profiler import other_work
 from runners.protocol import timing
 from runners.protocol.answer import Answer
 from runners.protocol.attempt import Facts, attempted, one_line
@@ -25,6 +26,9 @@ from runners.protocol.timing import Subject, WarmUp
 from runners.workloads import make_workload
 
 _WAITS = 100
+
+Replay = Callable[[], None]
+"""Runs a recorded call once more."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ def _passes(ready: _Ready, before_bytes: Optional[int]) -> Tuple[Tuple[Series, .
     protocol, on_gpu = backend.spec.protocol, backend.spec.device == CUDA
     facts: Facts = {}
     series: Tuple[Series, ...] = ()
+    replay: Optional[Replay] = None
     if on_gpu:
         facts.update(attempted("memory_device", lambda: _device_memory(ready, before_bytes)))
     if protocol.energy_window_ms:
@@ -92,10 +97,13 @@ def _passes(ready: _Ready, before_bytes: Optional[int]) -> Tuple[Tuple[Series, .
         facts.update(attempted("utilisation", lambda: _utilisation(subject)))
         facts.update(attempted("synchronize", lambda: _cost_of_waiting(subject)))
         if protocol.graph_budget_ms and backend.capturable:
-            series, facts["graph_problem"] = _graph(subject, protocol, ready.warm)
+            series, replay, facts["graph_problem"] = _graph(subject, protocol, ready.warm)
             facts.update({} if subject.clock is None else subject.clock.facts())
         if protocol.profile_calls:
-            facts.update(attempted("profiler", lambda: _profile(ready)))
+            facts.update(attempted("profiler", lambda: _profile(ready, replay)))
+            problem = other_work(facts)
+            if series and problem is not None:
+                series, facts["graph_problem"] = (), problem
     return series, facts
 
 
@@ -107,7 +115,9 @@ def _cost_of_waiting(subject: Subject) -> Facts:
     return {"synchronize_s": statistics.median(timing.time_one(idle, ())[1][0] for _ in range(_WAITS)) / 1e9}
 
 
-def _graph(subject: Subject, protocol: Protocol, warm: WarmUp) -> Tuple[Tuple[Series, ...], Optional[str]]:
+def _graph(
+    subject: Subject, protocol: Protocol, warm: WarmUp
+) -> Tuple[Tuple[Series, ...], Optional[Replay], Optional[str]]:
     from runners.backends.cuda_graphs import capture
 
     try:
@@ -116,11 +126,11 @@ def _graph(subject: Subject, protocol: Protocol, warm: WarmUp) -> Tuple[Tuple[Se
         replayed = replace(subject, call=lambda *_: captured.graph.replay())
         series = timing.time_pipelined(replayed, protocol, warm.last_ns, "graph", protocol.graph_budget_ms)
     except Exception as error:  # noqa: BLE001 - many models cannot be recorded, in as many ways
-        return (), one_line(error)
-    return (series,), None
+        return (), None, one_line(error)
+    return (series,), lambda: captured.graph.replay(), None
 
 
-def _profile(ready: _Ready) -> Facts:
+def _profile(ready: _Ready, replay: Optional[Replay] = None) -> Facts:
     from runners.examination.profiler import profile
 
     backend, subject = ready.backend, ready.subject
@@ -128,7 +138,7 @@ def _profile(ready: _Ready) -> Facts:
     dispatched = backend.dispatched(subject.call)
     # A compiled module may have a length, or refuse to tell it: it is neither true nor false
     called = subject.call if dispatched is None else dispatched
-    facts = profile(called, subject.ring, subject.synchronize, backend.spec.protocol.profile_calls)
+    facts = profile(called, subject.ring, subject.synchronize, backend.spec.protocol.profile_calls, replay)
     if dispatched is not None:
         return facts
     return dict(facts, dispatch_problem="every call of this backend waits for the device")

@@ -55,7 +55,7 @@ def _with_kernels(export):
         export(self, path)
         with open(path) as stream:
             document = json.load(stream)
-        calls = [e for e in document["traceEvents"] if e.get("name") == "iteration" and e.get("ph") == "X"]
+        calls = [e for e in document["traceEvents"] if e.get("name") in ("iteration", "replay") and e.get("ph") == "X"]
         for number, call in enumerate(calls, 10_000_001):
             at = float(call["ts"]) + 0.001
             common = {"ph": "X", "pid": 0, "tid": 7, "args": {"correlation": number, "stream": 7}}

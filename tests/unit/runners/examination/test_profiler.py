@@ -2,7 +2,7 @@
 
 import pytest
 
-from runners.examination.profiler import QUEUED_LAUNCHES, facts_of
+from runners.examination.profiler import QUEUED_LAUNCHES, facts_of, other_work
 from runners.examination.trace import Activity, ActivityKind, Launch, Trace
 
 
@@ -84,3 +84,25 @@ def test_a_cpu_has_host_time_alone() -> None:
 def test_operators_that_differ_between_calls_are_unknown() -> None:
     facts = facts_of(trace([10_000] * 3, operators=(5, 6, 5)), [1, 1, 1], has_device=True)
     assert facts["profiler_operators"] is None
+
+
+@pytest.mark.parametrize(
+    ("call", "replay", "problem"),
+    [
+        ((154, 809e-6), (154, 812e-6), None),
+        ((154, 809e-6), (160, 860e-6), None),
+        ((154, 809e-6), (383, 1770e-6), "recorded, the call has 383 kernels instead of 154: its replay is no floor"),
+        (
+            (154, 6787e-6),
+            (154, 18010e-6),
+            "recorded, the call keeps the device busy for 18010 us instead of 6787 us: its replay is no floor",
+        ),
+        ((None, None), (383, 1770e-6), None),
+        ((154, 809e-6), (None, None), None),
+    ],
+)
+def test_a_replay_of_other_work_is_no_floor(
+    call: tuple[int | None, float | None], replay: tuple[int | None, float | None], problem: str | None
+) -> None:
+    names = ("kernels", "busy_s", "graph_kernels", "graph_busy_s")
+    assert other_work(dict(zip(names, (*call, *replay), strict=True))) == problem

@@ -53,7 +53,7 @@ def test_a_clean_trace(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     events = [*one_call(0.25, 1), *one_call(100.25, 11), {"ph": "M", "name": "x"}]
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
-    analysis = analyse(kineto.load(str(path)))
+    analysis = analyse(kineto.parse(kineto.load(str(path))))
     assert analysis.problems == ()
     assert analysis.kernels_without_launch == 0
     assert len(analysis.iterations) == 2
@@ -211,7 +211,7 @@ def test_times_since_the_epoch_keep_their_nanoseconds(tmp_path: Path) -> None:
     events = [iteration(1.0), kernel(1.0, 1.0, 1)]
     text = json.dumps({"traceEvents": events}).replace('"ts": 1.0', '"ts": 1795271196495586.123')
     path.write_text(text.replace('"dur": 1.0', '"dur": 0.007'))
-    (activity,) = kineto.load(str(path)).activities
+    (activity,) = kineto.parse(kineto.load(str(path))).activities
     assert (activity.start_ns, activity.duration_ns) == (1_795_271_196_495_586_123, 7)
 
 
@@ -241,4 +241,14 @@ def test_what_is_no_trace(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "trace.json"
     path.write_text(text)
     with pytest.raises(kineto.TraceError, match=words):
-        kineto.load(str(path))
+        kineto.parse(kineto.load(str(path)))
+
+
+def test_replays_are_read_apart_from_the_calls() -> None:
+    replay = event("user_annotation", "replay", 200.0, 90.0)
+    replayed = [replay, launch(201.0, 21, "cudaGraphLaunch"), *(kernel(205.0 + 9 * i, 8.0, 21) for i in range(5))]
+    document = {"traceEvents": [*one_call(0.0, 1), *replayed]}
+    assert [each.kernels for each in analyse(kineto.parse(document)).iterations] == [2]
+    analysis = analyse(kineto.parse(document, kineto.REPLAY))
+    assert analysis.problems == ()
+    assert [(each.kernels, each.busy_ns) for each in analysis.iterations] == [(5, 40_000)]
