@@ -106,8 +106,8 @@ def facts_of(trace: Trace, walls_ns: Sequence[int], has_device: bool) -> Dict[st
 def other_work(facts: Mapping[str, FactValue]) -> Optional[str]:
     """Why a replay is no floor of the call that was recorded; null if it does the same, or nobody knows.
 
-    Models look whether they are being recorded: BERT of transformers 5 then makes a mask that it does without
-    otherwise, and its attention takes slower kernels, 383 instead of 154.
+    Models look whether they are being recorded: BERT of transformers 5.17 then makes a mask that it does without
+    otherwise, and its attention takes slower kernels, 413 instead of 154.
     """
     kernels, recorded = facts.get("kernels"), facts.get("graph_kernels")
     if isinstance(kernels, int) and isinstance(recorded, int) and abs(recorded - kernels) > _OTHER * kernels:
