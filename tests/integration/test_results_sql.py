@@ -105,6 +105,7 @@ def test_the_answer_goes_to_a_file_that_appears_whole(directory: Path, tmp_path:
     ("query", "expected"),
     [
         ("SELECT * FROM trials\nWHERE bach = 1", ("line 2, column 7", "did you mean batch", "`DESCRIBE trials`")),
+        ("SELECT boundedness FROM trials", ("line 1, column 8", "not found in FROM clause; tax has it")),
         ("SELECT t.bach FROM trials t", ("line 1, column 10", '"bach"', "did you mean batch")),
         (
             "SELECT * FROM trails",

@@ -246,8 +246,13 @@ def _explained(connection: "duckdb.DuckDBPyConnection", query: str, text: str) -
         tables = dict.fromkeys([*VIEWS, *sorted(_names(connection, "view_name", "duckdb_views"))])
         hint = f"{near_names(word, tables)}; tables: {', '.join(tables)}"
     elif re.search(r"[Cc]olumn", problem) and re.search(r"not found|does not have", problem):
-        near = near_names(word, _names(connection, "column_name", "duckdb_columns"))
-        hint = f"{near}; `DESCRIBE trials` lists the columns of a table"
+        names = _names(connection, "column_name", "duckdb_columns")
+        has_it = f"column_name = {_literal(word)} AND NOT starts_with(table_name, '_')"
+        others = sorted(_names(connection, "table_name", "duckdb_columns", has_it))
+        where = (
+            f"; {', '.join(others)} {'has' if len(others) == 1 else 'have'} it" if others else near_names(word, names)
+        )
+        hint = f"{where}; `DESCRIBE trials` lists the columns of a table"
     return f"SQL{_place(query, text, word)}: {problem}{hint}"
 
 
@@ -268,6 +273,6 @@ def _place(query: str, text: str, word: str) -> str:
     return f", line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
 
 
-def _names(connection: "duckdb.DuckDBPyConnection", column: str, catalogue: str) -> set[str]:
-    rows = connection.execute(f"SELECT {column} FROM {catalogue}() WHERE NOT internal").fetchall()
+def _names(connection: "duckdb.DuckDBPyConnection", column: str, catalogue: str, condition: str = "true") -> set[str]:
+    rows = connection.execute(f"SELECT {column} FROM {catalogue}() WHERE NOT internal AND {condition}").fetchall()
     return {row[0] for row in rows}
