@@ -64,7 +64,9 @@ def _specs(size: Size) -> List[TrialSpec]:
     operators = [spec_of(roof, dtype) for roof in roofs for dtype in dtypes]
     # By workload: neighbours that differ in nothing but their backend are one session
     cells = sorted([*eager, *others, *onnx], key=lambda spec: spec.workload.name)
-    return [*cells, *flash, *operators]
+    # Compilers take half a minute each: where the time is short all else has been seen
+    compiled = [spec for spec in cells if spec.backend.name == "torch_compile"]
+    return [*(spec for spec in cells if spec not in compiled), *flash, *operators, *compiled]
 
 
 def label_of(spec: TrialSpec) -> str:
