@@ -1,7 +1,9 @@
 """What the supervisor asks of frameworks before the first trial, and where."""
 
 import os
+import signal
 import sys
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -35,9 +37,17 @@ def torch_that(said: list[int]) -> SimpleNamespace:
 
 
 @pytest.fixture
-def interrupts(monkeypatch: pytest.MonkeyPatch) -> Interrupts:
+def interrupts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Interrupts]:
+    """Installed as in a supervisor: without SIGCHLD the end of a child is noticed at its deadline only."""
     monkeypatch.setattr("runners.supervision.process.end_all", lambda: None)
-    return Interrupts()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)}
+    wakeup_fd = signal.set_wakeup_fd(-1)
+    installed = Interrupts()
+    installed.install()
+    yield installed
+    signal.set_wakeup_fd(wakeup_fd)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("on_gpu", [False, True])
