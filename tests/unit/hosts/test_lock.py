@@ -41,12 +41,15 @@ def test_one_at_a_time_in_the_order_in_which_they_came(tmp_path: Path) -> None:
                 assert not again.wait(NEVER_S)
     with lock.hold() as last:
         assert last.wait(SOON_S)
+    (tmp_path / "file").write_text("in the place of a directory")
+    with pytest.raises(InfrastructureError, match="file/host cannot be locked"):
+        HostLock(directory=tmp_path / "file").hold()
 
 
 def test_parts_of_a_host_are_held_side_by_side_but_not_beside_all_of_it(tmp_path: Path) -> None:
-    with HostLock("gpu-1", tmp_path).hold() as one, HostLock("gpu-2", tmp_path).hold() as two:
-        assert one.wait(SOON_S)
-        assert two.wait(SOON_S)
+    with HostLock("gpu-1", tmp_path).hold() as first, HostLock("gpu-2", tmp_path).hold() as second:
+        assert first.wait(SOON_S)
+        assert second.wait(SOON_S)
         with HostLock("gpu-1", tmp_path).hold() as same, HostLock(directory=tmp_path).hold() as whole:
             assert not same.wait(NEVER_S)
             assert not whole.wait(NEVER_S)
@@ -95,12 +98,6 @@ def test_files_that_are_held_are_kept_from_those_who_clear_tmp(tmp_path: Path) -
             fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
     fcntl.flock(directory, fcntl.LOCK_EX)
     os.close(directory)
-
-
-def test_a_place_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / "locks").write_text("a file")
-    with pytest.raises(InfrastructureError, match="locks/host cannot be locked"):
-        HostLock(directory=tmp_path / "locks").hold()
 
 
 def test_a_project_has_one_sweep_wherever_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

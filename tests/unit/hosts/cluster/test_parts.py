@@ -36,40 +36,39 @@ AGENT = Agent("h1", "10.0.0.7", "/var/lib/taxmeter", (0, 1), (0,), "sha256:1", (
 def test_all_ports_of_a_cluster_lie_in_its_block_and_fit_onto_one_machine() -> None:
     ports = Ports(20000)
     options = [*head_command("10.0.0.1", ports), *agent_command("h", "a", ports, {"a": "b"}, {"slot": 1})]
-    single = [int(one.partition("=")[2]) for one in options if "port=" in one and "worker" not in one]
+    single = [int(option.partition("=")[2]) for option in options if "port=" in option and "worker" not in option]
     assert len(set(single)) == len(single) == 13
     assert all(20000 <= port < 20100 for port in single)
     assert (ports.driver_workers, ports.agent_workers) == ((20100, 20199), (20200, 20299))
 
 
-def test_ports_are_those_asked_for_then_those_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ports_are_those_asked_for_then_those_of_the_environment_then_the_first_that_are_free_everywhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert chosen_ports(None).head == 20000
-    monkeypatch.setenv("TAXMETER_FIRST_PORT", "30000")
-    assert (chosen_ports(None).head, chosen_ports(25000).head) == (30000, 25000)
-    for wrong in (80, 65500):
-        with pytest.raises(ConfigurationError, match="the cluster takes 300 ports"):
-            chosen_ports(wrong)
-    monkeypatch.setenv("TAXMETER_FIRST_PORT", "many")
-    with pytest.raises(ConfigurationError, match="300 ports from many on"):
-        chosen_ports(None)
-
-
-def test_ports_that_nobody_asked_for_are_the_first_that_are_free_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen_ports(None, {19999, 22, 20300}).head == 20000
     assert chosen_ports(None, {20007, 20599}).head == 20600
     assert chosen_ports(20000, {20007}).head == 20000
     assert chosen_ports(None, range(20000, 32100)).head == 32300
     with pytest.raises(ConfigurationError, match="from 20000 to 32767 no 300 in a row are free"):
         chosen_ports(None, range(20000, 33000))
-    monkeypatch.setenv("TAXMETER_FIRST_PORT", "20000")
-    assert chosen_ports(None, {20007}).head == 20000
+    for wrong in (80, 65500):
+        with pytest.raises(ConfigurationError, match="the cluster takes 300 ports"):
+            chosen_ports(wrong)
+    monkeypatch.setenv("TAXMETER_FIRST_PORT", "30000")
+    assert (chosen_ports(None, {30007}).head, chosen_ports(25000).head) == (30000, 25000)
+    monkeypatch.setenv("TAXMETER_FIRST_PORT", "many")
+    with pytest.raises(ConfigurationError, match="300 ports from many on"):
+        chosen_ports(None)
 
 
-def test_what_listens_on_this_machine_is_seen(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
+def test_what_listens_on_this_machine_is_seen_and_a_port_that_somebody_has_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("", 0)) as server:
         port = server.getsockname()[1]
         assert port in listened_here()
         assert port in survey("here", HERE, Connections({}), ProjectFiles(tmp_path)).listened
+        with pytest.raises(InfrastructureError, match=f"port {port} of this machine is taken .*--first-port"):
+            refuse_taken_ports(Ports(port))
 
 
 def test_tls_takes_three_files_and_names_the_one_that_is_missing(tmp_path: Path) -> None:
@@ -91,13 +90,17 @@ def test_tls_takes_three_files_and_names_the_one_that_is_missing(tmp_path: Path)
         chosen_tls(given)
 
 
-def test_what_is_remembered_comes_back_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterFiles:
     monkeypatch.setattr(state, "_SHORT", tmp_path)
-    files = ClusterFiles(ProjectFiles(tmp_path))
+    return ClusterFiles(ProjectFiles(tmp_path))
+
+
+def test_what_is_remembered_comes_back_as_it_was(files: ClusterFiles) -> None:
     assert files.load() is None
     cluster = files.create(Ports(21000))
-    host = Host(connection=Connection.SSH, address="10.0.0.7", jump="gate", labels={"rack": "b"})
-    gate = Host(connection=Connection.SSH, address="10.0.0.1")
+    host, gate = (Host(connection=Connection.SSH, address=address) for address in ("10.0.0.7", "10.0.0.1"))
+    host = host.model_copy(update={"jump": "gate", "labels": {"rack": "b"}})
     cluster = replace(cluster, head_address="10.0.0.2", code=files.code, agents={"h1": AGENT}, unusable={"h2": "off"})
     cluster = cluster.with_touched("h1", {"h1": host, "gate": gate, "other": gate})
     files.save(cluster)
@@ -112,10 +115,8 @@ def test_what_is_remembered_comes_back_as_it_was(tmp_path: Path, monkeypatch: py
 
 
 def test_a_directory_of_sockets_that_somebody_else_made_since_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    files: ClusterFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state, "_SHORT", tmp_path)
-    files = ClusterFiles(ProjectFiles(tmp_path))
     sockets = files.create(Ports(21000)).sockets
     (tmp_path / "theirs").mkdir(mode=0o700)
     user = os.geteuid()
@@ -146,8 +147,9 @@ def test_a_directory_of_sockets_that_somebody_else_made_since_is_not_used(
     ],
     ids=["refused", "unknown", "of another version", "cut"],
 )
-def test_what_was_remembered_and_cannot_be_read_is_named(tmp_path: Path, old: str, new: str, why: str) -> None:
-    files = ClusterFiles(ProjectFiles(tmp_path))
+def test_what_was_remembered_and_cannot_be_read_is_named(
+    files: ClusterFiles, tmp_path: Path, old: str, new: str, why: str
+) -> None:
     far = {"h1": Host(connection=Connection.SSH, address="10.0.0.7")}
     files.save(Cluster("c", 21000, tmp_path / "token", tmp_path, hosts=far))
     path = files.directory / "state.json"
@@ -223,10 +225,3 @@ def test_the_head_has_the_address_that_most_hosts_see_and_keeps_it() -> None:
     assert choose_address(many, "127.0.0.4") == "127.0.0.3"
     # a jump host's address is none of ours: the way from here to the host counts
     assert choose_address([seen("192.0.2.77")], None) == "127.0.0.1"
-
-
-def test_a_port_of_this_machine_that_somebody_has_is_named() -> None:
-    with socket.create_server(("", 0)) as server:
-        port = server.getsockname()[1]
-        with pytest.raises(InfrastructureError, match=f"port {port} of this machine is taken .*--first-port"):
-            refuse_taken_ports(Ports(port))

@@ -36,13 +36,13 @@ def brought_up(project: ProjectFiles) -> None:
 
 def test_a_cluster_that_no_host_can_join_says_why_of_each(project: ProjectFiles) -> None:
     hosts = {
-        "h1": Host(connection=Connection.LOCAL, state=HostState.DRAIN),
-        "h2": Host(connection=Connection.LOCAL, labels={"bad label": "x"}),
+        "h1": HERE.model_copy(update={"state": HostState.DRAIN}),
+        "h2": HERE.model_copy(update={"labels": {"bad label": "x"}}),
     }
     with pytest.raises(NoHostJoinedError) as caught:
         up(hosts, Inventory({"other": HERE}), project, print)
     assert caught.value.reasons["h1"] == "the inventory drains it"
-    assert "Ray does not take its label" in caught.value.reasons["h2"]
+    assert "Ray does not take its label `bad label: x`" in caught.value.reasons["h2"]
 
 
 def test_a_cluster_of_a_sweep_goes_with_it_and_another_stays(project: ProjectFiles) -> None:
@@ -57,25 +57,17 @@ def test_a_cluster_of_a_sweep_goes_with_it_and_another_stays(project: ProjectFil
     down(project, print)
 
     # A killed sweep leaves its cluster, which is the next sweep's as if that had brought it up ...
-    ClusterFiles(project).of_a_sweep.touch()
-    brought_up(project)
-    with borrowed(project, print):
-        pass
-    assert load(project) is None
-    # ... unless somebody asked for it meanwhile.
-    ClusterFiles(project).of_a_sweep.touch()
-    brought_up(project)
-    keep(project)
-    with borrowed(project, print):
-        pass
-    assert load(project) is not None
-
-
-def test_a_mark_that_a_killed_sweep_left_goes_with_the_cluster(project: ProjectFiles) -> None:
-    brought_up(project)
+    for asked_for in (False, True):
+        ClusterFiles(project).of_a_sweep.touch()
+        brought_up(project)
+        if asked_for:  # ... unless somebody asked for it meanwhile.
+            keep(project)
+        with borrowed(project, print):
+            pass
+        assert (load(project) is not None) is asked_for
     ClusterFiles(project).of_a_sweep.touch()
     assert down(project, print) == {}
-    assert not ClusterFiles(project).of_a_sweep.exists()
+    assert not ClusterFiles(project).of_a_sweep.exists(), "the mark goes with the cluster"
 
 
 def test_a_cluster_that_a_sweep_brings_up_for_the_next_host_goes_with_the_sweep(

@@ -5,7 +5,6 @@ import socket
 import socketserver
 import stat
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -66,19 +65,14 @@ def refusal(connections: Connections) -> str:
     return caught.value.problem
 
 
-def test_a_command_gets_its_words_and_its_input(reach: Reach) -> None:
+def test_a_command_gets_its_words_and_its_input_and_nothing_stays_here(reach: Reach, user_directory: Path) -> None:
     with reach() as connections:
         script = 'cat; printf "[%s]" "$@"; echo said >&2; exit 3'
         done = connections.run("h1", ["sh", "-c", script, "sh", "a b", "$HOME", "it's"], LIMIT_S, stdin="in\n")
-    assert (done.exit_code, done.stdout, done.stderr) == (3, "in\n[a b][$HOME][it's]", "said\n")
-
-
-def test_nothing_stays_on_this_machine(reach: Reach, user_directory: Path) -> None:
-    with reach() as connections:
         directory = connections._directory
         assert directory is not None
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-        connections.run("h1", ["true"], LIMIT_S)
+    assert (done.exit_code, done.stdout, done.stderr) == (3, "in\n[a b][$HOME][it's]", "said\n")
     assert not directory.exists()
     assert list(user_directory.iterdir()) == []
 
@@ -103,18 +97,15 @@ def test_a_user_of_a_domain_is_told_to_ssh_as_it_is(reach: Reach) -> None:
     assert "user LAB\\jdoe\n" in read.stdout
 
 
-def test_another_kind_of_key_than_the_pinned_one(problem: Problem, tmp_path: Path) -> None:
-    key = tmp_path / "ecdsa"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", str(key)], check=True)
-    assert "wrong host key: it offers" in problem(host_key=public(key))
-
-
-def test_without_a_pinned_key_the_users_known_hosts_decide(
+def test_without_a_pinned_key_the_users_known_hosts_decide_and_an_offered_key_is_not_trusted(
     sshd: Sshd, reach: Reach, user_directory: Path, tmp_path: Path
 ) -> None:
     known = user_directory / "known_hosts"
-    known.write_text(f"[127.0.0.1]:{sshd.port} {sshd.host_key}\n")
     with reach(host_key=None) as connections:
+        assert connections.offered_key("h1", LIMIT_S) == sshd.host_key
+        assert "its host key is not known: `taxmeter hosts key h1`" in refusal(connections)
+        assert list(user_directory.iterdir()) == []
+        known.write_text(f"[127.0.0.1]:{sshd.port} {sshd.host_key}\n")
         assert connections.run("h1", ["echo", "in"], LIMIT_S).stdout == "in\n"
         known.write_text(f"[127.0.0.1]:{sshd.port} {public(make_key(tmp_path / 'other'))}\n")
         told = refusal(connections)
@@ -122,21 +113,22 @@ def test_without_a_pinned_key_the_users_known_hosts_decide(
     assert f"your known_hosts has another ({known}:1)" in told
 
 
-@pytest.mark.parametrize(
-    ("key", "expected"),
-    [
-        ("{}/stranger", ("it refuses", "add the public half of {}/stranger to ")),
-        ("/nonexistent/key", ("there is no key /nonexistent/key on this machine",)),
-        ("~nosuchuser/key", ("there is no key ~nosuchuser/key on this machine",)),
-    ],
-)
-def test_a_key_that_does_not_open(
-    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, expected: tuple[str, ...]
-) -> None:
+def test_another_kind_of_key_than_the_pinned_one(problem: Problem, tmp_path: Path) -> None:
+    key = tmp_path / "ecdsa"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", str(key)], check=True)
+    assert "wrong host key: it offers" in problem(host_key=public(key))
+
+
+def test_a_key_that_does_not_open(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    make_key(tmp_path / "stranger")
-    told = problem(identity_file=key.format(tmp_path))
-    assert [words for words in expected if words.format(tmp_path) not in told] == []
+    stranger = make_key(tmp_path / "stranger")
+    told = problem(identity_file=str(stranger))
+    assert "it refuses" in told
+    assert f"add the public half of {stranger} to " in told
+    for nowhere in ("/nonexistent/key", "~nosuchuser/key"):
+        assert f"there is no key {nowhere} on this machine" in problem(identity_file=nowhere)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert "no ssh client on this machine" in problem()
 
 
 def test_an_abort_ends_what_runs(reach: Reach) -> None:
@@ -149,76 +141,44 @@ def test_an_abort_ends_what_runs(reach: Reach) -> None:
             call.result()
 
 
-def test_no_client(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nonexistent")
-    assert "no ssh client on this machine" in problem()
-
-
-def test_the_offered_key_is_shown_and_not_trusted(sshd: Sshd, reach: Reach, user_directory: Path) -> None:
-    with reach(host_key=None) as connections:
-        assert connections.offered_key("h1", LIMIT_S) == sshd.host_key
-        told = refusal(connections)
-    assert "its host key is not known: `taxmeter hosts key h1`" in told
-    assert list(user_directory.iterdir()) == []
-
-
-def test_a_host_behind_another_of_the_inventory(sshd: Sshd, user_directory: Path) -> None:
+def test_a_host_behind_another(sshd: Sshd, problem: Problem, user_directory: Path) -> None:
     hosts = {"gate": host_of(sshd), "h1": host_of(sshd, address="localhost", jump="gate")}
     with Connections(hosts, user_directory) as connections:
         assert connections.run("h1", ["echo", "through"], LIMIT_S).stdout == "through\n"
-
-
-def test_a_host_behind_one_that_the_inventory_does_not_have(sshd: Sshd, problem: Problem) -> None:
-    told = problem(address="localhost", jump=f"127.0.0.1:{sshd.port}")
+    told = problem(address="localhost", jump=f"127.0.0.1:{sshd.port}")  # which the inventory does not have
     assert f"the jump host [127.0.0.1]:{sshd.port} has a host key that is unknown" in told
 
 
-def test_an_alias_keeps_the_users_configuration(sshd: Sshd, user_directory: Path) -> None:
+def test_an_alias_keeps_the_users_configuration_and_no_key_is_trusted_blindly(
+    sshd: Sshd, user_directory: Path, tmp_path: Path
+) -> None:
+    known = user_directory / "mine"
     (user_directory / "config").write_text(
         f"Host lab\n  HostName 127.0.0.1\n  Port {sshd.port}\n  IdentityFile {sshd.identity}\n"
-        f"  UserKnownHostsFile {user_directory}/mine\n  StrictHostKeyChecking no\n  RemoteCommand false\n"
+        f"  UserKnownHostsFile {known}\n  StrictHostKeyChecking no\n  RemoteCommand false\n"
     )
-    (user_directory / "mine").write_text(f"[127.0.0.1]:{sshd.port} {sshd.host_key}\n")
-    alias = Host(connection=Connection.SSH, ssh_alias="lab")
-    with Connections({"h1": alias, "h2": host_of(sshd, address="localhost", jump="h1")}, user_directory) as connections:
+    known.write_text(f"[127.0.0.1]:{sshd.port} {sshd.host_key}\n")
+
+    def lab(host_key: str | None = None) -> Host:
+        return Host(connection=Connection.SSH, ssh_alias="lab", host_key=host_key)
+
+    hosts = {"h1": lab(), "h2": host_of(sshd, address="localhost", jump="h1")}
+    with Connections(hosts, user_directory) as connections:
         assert connections.run("h1", ["echo", "mine"], LIMIT_S).stdout == "mine\n"
         assert connections.run("h2", ["echo", "behind"], LIMIT_S).stdout == "behind\n"
-        (user_directory / "mine").write_text("")
-        # never trusted blindly, whatever the user's configuration says
+        known.write_text("")
         assert "host key is not known" in refusal(connections)
-    assert (user_directory / "mine").read_text() == ""
+    assert known.read_text() == ""
     assert "BatchMode yes" in files({}, Path("/private"), user_directory)[BY_ALIAS]
-
-
-def test_a_pinned_key_counts_for_an_alias_too(sshd: Sshd, user_directory: Path, tmp_path: Path) -> None:
-    (user_directory / "config").write_text(
-        f"Host lab\n  HostName 127.0.0.1\n  Port {sshd.port}\n  IdentityFile {sshd.identity}\n"
-    )
-    right, wrong = (
-        Host(connection=Connection.SSH, ssh_alias="lab", host_key=key)
-        for key in (sshd.host_key, public(make_key(tmp_path / "other")))
-    )
-    with Connections({"h1": right}, user_directory) as connections:
+    with Connections({"h1": lab(sshd.host_key)}, user_directory) as connections:
         assert connections.run("h1", ["true"], LIMIT_S).exit_code == 0
-    with Connections({"h1": wrong}, user_directory) as connections:
+    with Connections({"h1": lab(public(make_key(tmp_path / "other")))}, user_directory) as connections:
         assert "wrong host key: it offers" in refusal(connections)
 
 
 class Word(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         self.request.sendall(b"engine")
-
-
-@pytest.fixture
-def far_socket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Answers every connection with one word."""
-    path = tmp_path_factory.mktemp("engine") / "s"
-    with socketserver.UnixStreamServer(str(path), Word) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        yield path
-        server.shutdown()
-        thread.join()
 
 
 def word_from(path: Path) -> bytes:
@@ -231,19 +191,18 @@ def word_from(path: Path) -> bytes:
             return b""
 
 
-def test_an_engine_is_a_socket_that_only_this_user_opens(reach: Reach, far_socket: Path) -> None:
-    with reach() as connections, connections.forward_engine("h1", LIMIT_S, str(far_socket)) as forward:
-        assert stat.S_IMODE(forward.socket.stat().st_mode) == 0o600
-        assert len(str(forward.socket)) < 108
-        assert word_from(forward.socket) == b"engine"
-        assert not forward.is_refused()
-    assert not forward.socket.exists()
-
-
-def test_a_socket_that_is_not_there_is_refused(reach: Reach) -> None:
-    with reach() as connections, connections.forward_engine("h1", LIMIT_S, "/nonexistent/docker.sock") as forward:
-        assert word_from(forward.socket) == b""
-        assert forward.is_refused()
+def test_an_engine_is_a_socket_that_only_this_user_opens(reach: Reach, tmp_path_factory) -> None:
+    path = str(tmp_path_factory.mktemp("engine") / "s")
+    with socketserver.UnixStreamServer(path, Word) as server, ThreadPoolExecutor() as pool, reach() as connections:
+        server.timeout = LIMIT_S
+        with connections.forward_engine("h1", LIMIT_S, path) as forward:
+            assert stat.S_IMODE(forward.socket.stat().st_mode) == 0o600
+            assert len(str(forward.socket)) < 108
+            answered = pool.submit(server.handle_request)
+            assert word_from(forward.socket) == b"engine"
+            answered.result()
+            assert not forward.is_refused()
+        assert not forward.socket.exists()
 
 
 @pytest.mark.parametrize(
@@ -264,12 +223,13 @@ def test_what_cannot_be_forwarded_says_why(reach: Reach, path: str, changes: dic
         pytest.fail("it was forwarded")
 
 
-def test_a_forward_ends_with_its_process(reach: Reach, far_socket: Path) -> None:
-    with reach() as connections, connections.forward_engine("h1", LIMIT_S, str(far_socket)):
+def test_a_forward_refuses_what_is_not_there_and_ends_with_its_process(reach: Reach) -> None:
+    with reach() as connections, connections.forward_engine("h1", LIMIT_S, "/nonexistent/docker.sock") as forward:
+        assert word_from(forward.socket) == b""
+        assert forward.is_refused()
         [started] = connections._started
         assert started.stdin is not None
-        # what the kernel does when we are killed
-        started.stdin.close()
+        started.stdin.close()  # what the kernel does when we are killed
         assert started.wait(LIMIT_S) == 0
 
 
