@@ -9,9 +9,10 @@ from docker.errors import APIError, ImageNotFound
 from orchestrator.environments import Catalogue, build
 from orchestrator.environments.build import Builder, ensure_base, find_builder
 from orchestrator.errors import InfrastructureError
+from tests.conftest import PROJECT
 
 UNREACHABLE = 'Get "https://registry.invalid/v2/": dial tcp: lookup registry.invalid: no such host'
-ENTRY = Catalogue.load(Path(__file__).parents[3] / "docker/images.yaml").entry("cpu")
+ENTRY = Catalogue.load(PROJECT / "docker/images.yaml").entry("cpu")
 BASE = ENTRY.base, ENTRY.debian_suite
 
 
@@ -75,30 +76,26 @@ def test_a_stand_in_needs_root_and_debootstrap(monkeypatch: pytest.MonkeyPatch, 
 
 def fake_docker(directory: Path, version: str, *, buildx: bool) -> str:
     """A `docker` that answers to --version and to buildx version only."""
-    directory.mkdir()
     client = directory / "docker"
+    directory.mkdir()
     answer = "echo buildx" if buildx else "exit 1"
     client.write_text(f"#!/bin/sh\ncase $1 in buildx) {answer};; --version) echo '{version}';; esac\n")
     client.chmod(0o755)
     return str(client)
 
 
-def test_the_first_client_that_builds_with_buildkit_is_taken(tmp_path: Path):
+def test_the_first_client_that_builds_with_buildkit_is_taken_and_those_that_cannot_are_named(tmp_path: Path) -> None:
     """With buildx, or as old as to build without it."""
-    fake_docker(tmp_path / "a", "Docker version 28.2.2, build e6534b4", buildx=False)
-    old = fake_docker(tmp_path / "b", "Docker version 20.10.24+dfsg1, build 297e128", buildx=False)
-    new = fake_docker(tmp_path / "c", "Docker version 28.2.2, build e6534b4", buildx=True)
-    assert find_builder(f"{tmp_path}/a:{tmp_path}/b:{tmp_path}/c") == Builder(
-        (old, "build"), (("DOCKER_BUILDKIT", "1"),)
-    )
-    builder = find_builder(f"{tmp_path}/a:{tmp_path}/c:{tmp_path}/b")
-    assert (builder.command[:3], builder.environment) == ((new, "buildx", "build"), ())
-
-
-def test_clients_that_cannot_build_are_named(tmp_path: Path):
+    newer, older = "Docker version 28.2.2, build e6534b4", "Docker version 20.10.24+dfsg1, build 297e128"
+    unfit = fake_docker(tmp_path / "a", newer, buildx=False)
+    old = fake_docker(tmp_path / "b", older, buildx=False)
+    new = fake_docker(tmp_path / "c", newer, buildx=True)
+    podman = fake_docker(tmp_path / "d", "podman version 4.3.1", buildx=False)
+    found = find_builder(f"{tmp_path}/a:{tmp_path}/b:{tmp_path}/c")
+    assert found == Builder((old, "build"), (("DOCKER_BUILDKIT", "1"),))
+    found = find_builder(f"{tmp_path}/a:{tmp_path}/c:{tmp_path}/b")
+    assert (found.command[:3], found.environment) == ((new, "buildx", "build"), ())
     with pytest.raises(InfrastructureError, match="there is no docker command on PATH"):
         find_builder(str(tmp_path))
-    docker = fake_docker(tmp_path / "a", "Docker version 28.2.2, build e6534b4", buildx=False)
-    podman = fake_docker(tmp_path / "b", "podman version 4.3.1", buildx=False)
-    with pytest.raises(InfrastructureError, match=f"tried {docker}, {podman}.*buildx"):
-        find_builder(f"{tmp_path}/a:{tmp_path}/b")
+    with pytest.raises(InfrastructureError, match=f"tried {unfit}, {podman}.*buildx"):
+        find_builder(f"{tmp_path}/a:{tmp_path}/d")

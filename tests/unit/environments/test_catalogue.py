@@ -4,16 +4,15 @@ import re
 from pathlib import Path
 
 import pytest
-from syrupy.assertion import SnapshotAssertion
 
 from orchestrator.cli import run
 from orchestrator.environments import Catalogue, description, lock_sha256, read_lock, recipe_sha256
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.planning import Demands
-from tests.refusals import refusal
+from tests.conftest import PROJECT
+from tests.refusals import refusal, replaced
 from tests.scripted_engine import CATALOGUE, tiny_entry
 
-PROJECT = Path(__file__).parents[3]
 COMMITTED = PROJECT / "docker/images.yaml"
 DIGEST, OTHER = "a" * 64, "b" * 64
 GPU = """\
@@ -76,21 +75,30 @@ def test_what_an_environment_needs_of_a_host_is_read(catalogue: Path):
 
 
 RECORDED = f"    recorded:\n      tiny: {{version: 1.0+cu116, sha256: {DIGEST}, source: a text, confidence: medium}}\n"
-MISTAKES = (
-    CATALOGUE.replace("purpose", "purpos", 1),
-    CATALOGUE.replace("2026-01", "2026-13"),
-    CATALOGUE.replace('"3.11"', "3.11"),
-    CATALOGUE.replace("@sha256:" + "0" * 64, ""),
-    CATALOGUE.replace("tiny.lock", "other.lock"),
-    CATALOGUE.replace("  tiny:", "  Tiny:"),
-    CATALOGUE.replace("  tiny:", "  any-suitable:"),
-    CATALOGUE + GPU.replace('    cudnn: "9.5"\n', ""),
-    CATALOGUE + RECORDED,
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "told"),
+    [
+        (replaced(CATALOGUE, "purpose", "purpos"), "3: environments.tiny.purpos", "did you mean purpose?"),
+        (replaced(CATALOGUE, "2026-01", "2026-13"), "4: environments.tiny.released", "2026-13"),
+        (replaced(CATALOGUE, '"3.11"', "3.11"), "5: environments.tiny.python", "a valid string"),
+        (replaced(CATALOGUE, "@sha256:" + "0" * 64, ""), "7: environments.tiny.base", "sha256:"),
+        (
+            replaced(CATALOGUE, "tiny.lock", "other.lock"),
+            "10: environments.tiny.lock",
+            "DIR/other.lock; `taxmeter images lock",
+        ),
+        (replaced(CATALOGUE, "  tiny:", "  Tiny:"), "2: environments.Tiny", "should match pattern"),
+        (replaced(CATALOGUE, "  tiny:", "  any-suitable:"), "2: environments.any-suitable", "take another"),
+        (CATALOGUE + replaced(GPU, '    cudnn: "9.5"\n', ""), "2: environments.tiny", "together or not at all"),
+        (CATALOGUE + RECORDED, "2: environments.tiny", "recorded names tiny, which wheel_index does not"),
+    ],
 )
-
-
-def test_a_mistake_is_one_line_with_its_place(catalogue: Path, snapshot: SnapshotAssertion):
-    assert [refusal(Catalogue.load, catalogue, text) for text in MISTAKES] == snapshot
+def test_a_mistake_is_one_line_with_its_place(catalogue: Path, text: str, place: str, told: str) -> None:
+    line = refusal(Catalogue.load, catalogue, text)
+    assert line.startswith(f":{place}: ")
+    assert told in line
 
 
 def test_the_recipe_changes_with_each_file_and_the_base_but_not_with_words(catalogue: Path):
@@ -137,8 +145,7 @@ def test_the_list_shows_it_when_asked(in_project: Path, capsys: pytest.CaptureFi
     assert "base verified:" not in short
     for name, entry in Catalogue.load(COMMITTED).entries.items():
         section = long[long.index(f"\n{name} " if name != "cpu" else name) :]
-        for line in description(entry):
-            assert line in section
+        assert [line for line in description(entry) if line not in section] == []
     assert long.count("no lock: torch-tensorrt 2.13.0 needs") == short.count("no lock: torch-tensorrt") == 1
 
 
@@ -152,13 +159,18 @@ def test_pins_over_several_lines_with_comments(tmp_path: Path):
     assert pins["my-pkg"].requirement == f"my-pkg==1.0+cpu --hash=sha256:{DIGEST} --hash=sha256:{OTHER}"
 
 
-def test_a_bad_line_of_a_lock_is_named(tmp_path: Path, snapshot: SnapshotAssertion):
-    lines = (
-        *("other>=2", "other==2", "other==2.*", "-r base.in", f"First==2 --hash=sha256:{DIGEST}"),
-        f"other==2 ; python_version > '3' --hash=sha256:{DIGEST}",
-    )
-    first = f"first==1 --hash=sha256:{DIGEST}"
-    assert {line: refusal(read_lock, tmp_path / "x.lock", f"{first}\n{line}\n") for line in lines} == snapshot
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        *((wrong, "expected name==version --hash=") for wrong in ("other>=2", "other==2.*", "-r base.in")),
+        ("other==2", "other: this pin has no --hash"),
+        (f"First==2 --hash=sha256:{DIGEST}", "first: this distribution is pinned twice"),
+        (f"other==2 ; python_version > '3' --hash=sha256:{DIGEST}", "other: .* no markers"),
+    ],
+)
+def test_a_bad_line_of_a_lock_is_named(tmp_path: Path, line: str, told: str) -> None:
+    refused = refusal(read_lock, tmp_path / "x.lock", f"first==1 --hash=sha256:{DIGEST}\n{line}\n")
+    assert re.match(f":2: {told}", refused)
 
 
 def test_each_lock_of_ours_holds_all_of_the_one_before():

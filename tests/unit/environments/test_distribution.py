@@ -26,6 +26,7 @@ from orchestrator.environments.record import record_built_image
 from orchestrator.environments.registry import check_registry, follow
 from orchestrator.environments.transfer import INTERVAL_S, counted, load_image
 from orchestrator.errors import ConfigurationError, InfrastructureError
+from tests.conftest import PROJECT
 from tests.scripted_engine import Engine, an_image, archive, reference_of, tiny_entry
 
 image_module, record_module, registry, transfer = (
@@ -124,23 +125,22 @@ def test_without_names_only_what_was_pushed_is_pulled(
     assert asked == [image]
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["recorded", "new"])
+@pytest.mark.parametrize("digest", [None, "lab:5000/x@sha256:1"], ids=["new", "recorded"])
 def test_a_loaded_image_is_recorded(
-    entry: EnvironmentEntry, catalogue: Path, engine: Engine, tmp_path: Path, known: bool
-):
-    if known:
-        record(entry, repo_digest="lab:5000/x@sha256:1")
+    entry: EnvironmentEntry, catalogue: Path, engine: Engine, tmp_path: Path, digest: str | None
+) -> None:
+    if digest is not None:
+        record(entry, repo_digest=digest)
     engine.arrives = an_image(entry)
     reference = load_environment(archive(tmp_path / "i.tar", engine.arrives), catalogue, None, print)
     assert engine.named[reference] == an_image(entry)
-    assert recorded(entry).identity == identity_of(an_image(entry))
-    assert recorded(entry).versions == {"a": "1"}
-    assert recorded(entry).repo_digest == ("lab:5000/x@sha256:1" if known else None)
+    found = recorded(entry)
+    assert (found.identity, found.versions, found.repo_digest) == (identity_of(an_image(entry)), {"a": "1"}, digest)
 
 
 def test_another_image_than_the_recorded_one_is_loaded_only_if_it_is_accepted(
     entry: EnvironmentEntry, catalogue: Path, engine: Engine, tmp_path: Path
-):
+) -> None:
     before = record(entry, repo_digest="lab:5000/x@sha256:1")
     engine.arrives = an_image(entry, "c")
     file = archive(tmp_path / "i.tar", engine.arrives)
@@ -155,30 +155,27 @@ def test_another_image_than_the_recorded_one_is_loaded_only_if_it_is_accepted(
 
 def test_an_image_of_another_recipe_is_loaded_and_not_recorded(
     entry: EnvironmentEntry, catalogue: Path, engine: Engine, tmp_path: Path
-):
+) -> None:
     before = record(entry)
     engine.arrives = an_image(entry, "c")
     engine.arrives["Config"]["Labels"]["org.taxmeter.recipe-sha256"] = "34" * 32
     said: list[str] = []
     reference = load_environment(archive(tmp_path / "i.tar", engine.arrives), catalogue, None, said.append)
     assert reference == f"taxmeter/tiny:{'34' * 6}"
-    assert said[-1] == f"{reference} is of another recipe than images.yaml has now, so it is not recorded"
+    assert said[-1].startswith(f"{reference} is of another recipe")
     assert recorded(entry) == before
 
 
 @pytest.mark.parametrize("was_there", [True, False])
 def test_of_what_is_not_the_image_of_the_file_only_what_is_new_is_removed(
     entry: EnvironmentEntry, engine: Engine, tmp_path: Path, was_there: bool
-):
-    other = an_image(entry, "c")
-    engine.arrives = other
+) -> None:
+    engine.arrives = an_image(entry, "c")
     if was_there:
-        engine.named["somebody/has:it"] = other
-    with pytest.raises(
-        InfrastructureError, match=r"what arrived is not the recorded image, so it is not used: .*layer 2"
-    ):
+        engine.named["somebody/has:it"] = engine.arrives
+    with pytest.raises(InfrastructureError, match=r"what arrived is not the recorded image, .*layer 2"):
         load_image(engine, archive(tmp_path / "i.tar", an_image(entry)), print)
-    assert engine.removed == ([] if was_there else [other["Id"]])
+    assert engine.removed == ([] if was_there else [engine.arrives["Id"]])
 
 
 def test_a_copy_waits_by_the_engine_and_says_when_that_fails(
@@ -200,15 +197,14 @@ def test_a_copy_waits_by_the_engine_and_says_when_that_fails(
         copy_environment("tiny", catalogue, "ssh://lab1", None, print)
 
 
-def test_what_has_no_lock_yet_is_not_built(monkeypatch: pytest.MonkeyPatch):
-    catalogue = Path(__file__).parents[3] / "docker" / "images.yaml"
-    known = Catalogue.load(catalogue)
-    waiting = [name for name, entry in known.entries.items() if entry.unresolved is not None]
-    for name in waiting:
-        with pytest.raises(ConfigurationError, match=f"{name} cannot be built: "):
-            prepare([name], catalogue, print)
+def test_what_has_no_lock_yet_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    catalogue = PROJECT / "docker" / "images.yaml"
+    for name, entry in Catalogue.load(catalogue).entries.items():
+        if entry.unresolved is not None:
+            with pytest.raises(ConfigurationError, match=f"{name} cannot be built: "):
+                prepare([name], catalogue, print)
     said: list[str] = []
-    monkeypatch.setattr(image_module, "connect", lambda: Engine())
+    monkeypatch.setattr(image_module, "connect", Engine)
     monkeypatch.setattr(image_module, "ensure_image", lambda entry, *_, **__: entry.name)
     assert list(prepare([], catalogue, said.append)) == ["cpu", "cpu-2022"]
     assert "cuda13" in said[0]
@@ -247,8 +243,8 @@ def test_progress_of_bytes_is_told_every_few_seconds_only() -> None:
 
 
 def test_a_push_ends_with_its_digest_or_an_error() -> None:
-    events = [pushing("a", 1, 2), {"aux": {"Tag": "1", "Digest": "sha256:1", "Size": 3}}]
-    assert follow(events, "pushing x", print) == "sha256:1"
-    events = [{"errorDetail": {"message": "m"}, "error": "denied: requested access to the resource is denied"}]
+    good = [pushing("a", 1, 2), {"aux": {"Tag": "1", "Digest": "sha256:1", "Size": 3}}]
+    assert follow(good, "pushing x", print) == "sha256:1"
+    bad = [{"errorDetail": {"message": "m"}, "error": "denied: requested access to the resource is denied"}]
     with pytest.raises(InfrastructureError, match="pushing x failed: the registry refuses: .*docker login"):
-        follow(events, "pushing x", print)
+        follow(bad, "pushing x", print)

@@ -9,11 +9,9 @@ import docker
 import pytest
 from docker.errors import APIError, NotFound, StreamParseError
 from requests.exceptions import ConnectionError as LostConnectionError
-from syrupy.assertion import SnapshotAssertion
 from urllib3.exceptions import ReadTimeoutError
 
 from orchestrator.environments import connect, engine_errors, engine_problem, remove_container, remove_forgotten
-from orchestrator.environments.engine import explain
 from orchestrator.errors import InfrastructureError
 
 
@@ -21,38 +19,32 @@ from orchestrator.errors import InfrastructureError
     ("address", "reason"),
     [("unix:///nonexistent/docker.sock", "there is no such socket; is the engine started?"), ("nonsense://x", "")],
 )
-def test_an_engine_that_is_not_there_is_one_line(address: str, reason: str, monkeypatch: pytest.MonkeyPatch):
+def test_an_engine_that_is_not_there_is_one_line(address: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", address)
-    problem = engine_problem()
-    assert problem is not None
+    problem = engine_problem() or ""
     assert problem.startswith(f"no Docker engine answers at {address}: {reason}")
     assert "\n" not in problem
 
 
-def test_an_engine_that_hangs(tmp_path: Path):
-    path = tmp_path / "docker.sock"
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
+def test_an_engine_that_hangs_or_listens_no_more(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket() as reserved:
+        listener.bind(f"{tmp_path}/docker.sock")
         listener.listen()
-        with pytest.raises(InfrastructureError, match="did not answer in time"):
-            connect(f"unix://{path}", timeout_s=0.2)
-
-
-def test_nobody_listens():
-    with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
+        with pytest.raises(InfrastructureError, match="did not answer in time"):
+            connect(f"unix://{tmp_path}/docker.sock", timeout_s=0.2)
         with pytest.raises(InfrastructureError, match="connection refused"):
             connect(f"tcp://127.0.0.1:{reserved.getsockname()[1]}", timeout_s=2)
+
+
+REMOVED = [call(condition="removed", timeout=60)]
 
 
 @pytest.mark.parametrize(
     ("error", "waits"),
     [
         (NotFound("404 Client Error"), []),
-        (
-            APIError("409 Client Error", explanation="removal of x is already in progress"),
-            [call(condition="removed", timeout=60)],
-        ),
+        (APIError("409 Client Error", explanation="removal of x is already in progress"), REMOVED),
     ],
     ids=["gone", "going"],
 )
@@ -84,43 +76,65 @@ def test_what_killed_commands_left_is_known_by_the_clock_of_its_engine(created: 
     assert container.remove.called is goes
 
 
-OF_REGISTRIES = (
-    "write /var/lib/docker/tmp/GetImageBlob1: no space left on device",
-    'Get "https://lab:5000/v2/": http: server gave HTTP response to HTTPS client',
-    "denied: requested access to the resource is denied",
-    "no basic auth credentials",
-    "manifest for python@sha256:00 not found: manifest unknown: manifest unknown",
-    'Get "http://127.0.0.1:9/v2/": dial tcp 127.0.0.1:9: connect: connection refused',
-    'Get "https://lab:5000/v2/": tls: failed to verify certificate: x509: certificate signed by unknown authority',
-    "something\n  new",
+NOT_OF_A_REGISTRY = (
+    "archive/tar: unexpected EOF",
+    "OCI runtime create failed: runc create failed: open /dev/x: permission denied: unknown",
+    "dial unix /var/run/docker.sock: connect: permission denied",
+    'exec: "python": stat python: not found: unknown',
 )
 
 
-def test_a_message_about_a_registry_says_what_to_do(snapshot: SnapshotAssertion) -> None:
-    told = {message: explain(message, about_a_registry=True) for message in OF_REGISTRIES}
-    assert told == snapshot
-    assert "\n" not in "".join(told.values())
+def refused(explanation: str) -> APIError:
+    return APIError("500 Server Error", explanation=explanation)
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("message", "told"),
     [
-        "archive/tar: unexpected EOF",
-        "OCI runtime create failed: runc create failed: open /dev/x: permission denied: unknown",
-        "dial unix /var/run/docker.sock: connect: permission denied",
-        'exec: "python": stat python: not found: unknown',
+        ("write /x: no space left on device", "the disk is full: .*`docker system df`"),
+        (
+            'Get "https://lab:5000/": server gave HTTP response to HTTPS client',
+            "speaks plain HTTP: .*insecure-registries",
+        ),
+        ("denied: requested access to the resource is denied", "the registry refuses: denied: .*`docker login`"),
+        ("no basic auth credentials", "the registry refuses: .*`docker login`"),
+        ("manifest for python@sha256:00 not found: manifest unknown", "the registry does not have it: manifest for"),
+        ("dial tcp 127.0.0.1:9: connect: connection refused", "the registry cannot be reached: dial tcp"),
+        (
+            "tls: failed to verify certificate: x509: unknown authority",
+            "does not trust .*/etc/docker/certs.d/HOST/ca.crt",
+        ),
+        ("something\n  new", "^x: something new$"),
     ],
 )
-def test_no_registry_is_blamed_where_there_is_none(message: str) -> None:
+def test_a_message_about_a_registry_says_what_to_do(message: str, told: str) -> None:
+    with pytest.raises(InfrastructureError, match=told) as raised, engine_errors("x", about_a_registry=True):
+        raise refused(message)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        *((refused(message), message) for message in NOT_OF_A_REGISTRY),
+        (refused("write /x: no space left on device"), "the disk is full: write /x: "),
+        (
+            LostConnectionError("('Connection aborted.', RemoteDisconnected('x'))"),
+            "the engine broke the connection off ((",
+        ),
+        (ReadTimeoutError(None, "/x", "Read timed out."), "the engine did not answer in time (None: Read timed out.)"),
+        (StreamParseError("Extra data"), "Extra data"),
+    ],
+)
+def test_what_an_engine_raises_becomes_one_line_that_blames_no_registry(error: Exception, told: str) -> None:
     with pytest.raises(InfrastructureError) as raised, engine_errors("a copy failed"):
-        raise APIError("500 Server Error", explanation=message)
-    assert str(raised.value) == f"a copy failed: {message}"
+        raise error
+    assert str(raised.value).startswith(f"a copy failed: {told}")
+    assert not any(word in str(raised.value) for word in ("registry", "docker login"))
+    assert "\n" not in str(raised.value)
 
 
-def test_in_a_push_the_engine_speaks_of_the_registry_and_its_connection_of_itself() -> None:
-    refused = APIError("500 Server Error", explanation="denied: requested access to the resource is denied")
-    with pytest.raises(InfrastructureError, match="the registry refuses"), engine_errors("x", about_a_registry=True):
-        raise refused
+def test_in_a_push_the_connection_to_the_engine_speaks_of_itself() -> None:
     lost = LostConnectionError("dial unix /var/run/docker.sock: connect: permission denied")
     with pytest.raises(InfrastructureError) as raised, engine_errors("x", about_a_registry=True):
         raise lost
@@ -151,17 +165,3 @@ def test_an_engine_that_ends_in_the_middle_of_a_stream_is_one_line() -> None:
         finally:
             engine.join()
             client.close()
-
-
-def test_what_an_engine_raises_becomes_one_line(snapshot: SnapshotAssertion) -> None:
-    told = []
-    for error in (
-        APIError("500 Server Error", explanation="write /x: no space left on device"),
-        LostConnectionError("('Connection aborted.', RemoteDisconnected('Remote end closed connection'))"),
-        ReadTimeoutError(None, "/x", "Read timed out."),
-        StreamParseError("Extra data"),
-    ):
-        with pytest.raises(InfrastructureError) as raised, engine_errors("a copy failed"):
-            raise error
-        told.append(str(raised.value))
-    assert told == snapshot

@@ -4,7 +4,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from syrupy.assertion import SnapshotAssertion
 
 from orchestrator.cli import run
 from orchestrator.environments import resolve_locks
@@ -97,18 +96,27 @@ def test_what_uv_cannot_resolve_is_one_line_and_nothing_is_written(catalogue: Pa
     assert not lock_of(catalogue).exists()
 
 
+@pytest.mark.parametrize(
+    ("requirements", "told"),
+    [
+        ("a==1\ntorch==1.0\n", ":2: torch: expected torch==1.0+cu116, which `recorded` of the environment tiny has"),
+        ("torch>=1.0+cu116\n", ":1: torch: expected torch==VERSION and no more"),
+        ("a==1\n", ": no requirement of torch"),
+        ("torch==1.0+cu116\nTorch==1.0\n", ":2: torch: line 1 requires it too"),
+    ],
+)
 def test_requirements_that_are_missing_or_differ_from_what_is_recorded(
-    catalogue: Path, snapshot: SnapshotAssertion
+    catalogue: Path, requirements: str, told: str
 ) -> None:
+    def resolve(_: Path) -> object:
+        return resolve_locks([], catalogue, print, check=False)
+
     catalogue.write_text(CATALOGUE + RECORDED)
     path = catalogue.parent / "tiny.in"
-    wrong = ("a==1\ntorch==1.0\n", "torch>=1.0+cu116\n", "a==1\n", "torch==1.0+cu116\nTorch==1.0\n")
-    assert [
-        refusal(lambda _: resolve_locks([], catalogue, print, check=False), path, text) for text in wrong
-    ] == snapshot
+    assert refusal(resolve, path, requirements).startswith(told)
     path.unlink()
     with pytest.raises(ConfigurationError, match=r"tiny\.in: no such file"):
-        resolve_locks([], catalogue, print, check=False)
+        resolve(path)
 
 
 @pytest.mark.parametrize(
@@ -131,8 +139,7 @@ def test_a_stand_in_that_stays_is_an_error_and_no_lock_is_written(
     (tmp_path / "resolved").write_text(resolved)
     (tmp_path / "bin/uv").write_text(f'#!/bin/sh\nfor output; do :; done\ncp {tmp_path / "resolved"} "$output"\n')
     times = 2 if resolved.count("torch==") == 2 else 0
-    message = f"pins torch==1.0 with its hashes {times} times, not once, so the recorded 1.0.cu116 cannot"
-    with pytest.raises(InfrastructureError, match=message):
+    with pytest.raises(InfrastructureError, match=f"torch==1.0 with its hashes {times} times, not once"):
         resolve_locks([], catalogue, print, check=False)
     assert not lock_of(catalogue).exists()
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ def host(output: CommandOutput, python: str | None = "3.11.2") -> SshHost:
     return known
 
 
-def test_the_program_needs_nothing_of_ours(tmp_path: Path) -> None:
+def test_the_program_is_python_3_8_and_needs_nothing_of_ours(tmp_path: Path) -> None:
     command = [sys.executable, "-I", "-S", "-"]
     done = subprocess.run(command, input=PROGRAM, capture_output=True, text=True, cwd=tmp_path, check=False)
     found = host(CommandOutput(done.returncode, f"Welcome!\n{done.stdout}", done.stderr)).describe(60.0)
@@ -53,22 +54,16 @@ def test_the_program_needs_nothing_of_ours(tmp_path: Path) -> None:
     assert found.document["hw_id"] == here["hw_id"]
     assert found.document["fingerprint"] == here["fingerprint"]
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_program_is_python_3_8() -> None:
     ast.parse(PROGRAM, feature_version=(3, 8))
 
 
 @pytest.mark.parametrize(
-    ("output", "expected"),
-    [
-        (CommandOutput(1, "Welcome!\n", "Traceback\n  x\nImportError: no ctypes\n"), "ImportError: no ctypes"),
-        (CommandOutput(137, "", ""), "exit code 137 without a message"),
-    ],
+    ("code", "errors", "expected"),
+    [(1, "Traceback\n  x\nImportError: no x\n", "ImportError: no x"), (137, "", "exit code 137 without a message")],
 )
-def test_a_program_that_fails_is_one_line(output: CommandOutput, expected: str) -> None:
+def test_a_program_that_fails_is_one_line(code: int, errors: str, expected: str) -> None:
     with pytest.raises(InfrastructureError, match=f"^the fingerprint could not be read: {expected}$"):
-        host(output).describe(60.0)
+        host(CommandOutput(code, "Welcome!\n", errors)).describe(60.0)
 
 
 @pytest.mark.parametrize("text", ["no JSON", "[]", '{"answer": {"words": 1}}', '{"answer": null}', "{}"])
@@ -78,11 +73,11 @@ def test_an_answer_that_is_none_is_one_line(text: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("python", "shown"), [("3.7.9", "3.7.9"), (None, "missing")])
-def test_an_old_python_does_not_do(python: str | None, shown: str) -> None:
-    expected = f"^python3 is {shown} there, and no container can be started: no engine: there is no socket"
-    with pytest.raises(InfrastructureError, match=expected):
-        host(CommandOutput(0, "", ""), python).describe(60.0)
+def test_an_old_python_does_not_do() -> None:
+    for python, shown in (("3.7.9", "3.7.9"), (None, "missing")):
+        expected = f"^python3 is {shown} there, and no container can be started: no engine: there is no socket"
+        with pytest.raises(InfrastructureError, match=expected):
+            host(CommandOutput(0, "", ""), python).describe(60.0)
 
 
 def test_a_python_without_our_packages_is_told() -> None:
@@ -91,25 +86,21 @@ def test_a_python_without_our_packages_is_told() -> None:
         host(output).call(engine_facts, EngineQuestion(None, {}, False, 60.0), 60.0)
 
 
-ONE = {
-    "cpu": {"model_name": "A", "flags": ["avx", "avx2"], "caches": [{"level": 1, "size_bytes": 32}]},
-    "kernel": {"mitigations": {"meltdown": "Not affected"}},
-    "gpus": [],
-    "private": {"host_name": "h1"},
-}
-OTHER = {
-    "cpu": {"model_name": "B", "flags": ["avx", "avx512f"], "caches": [{"level": 1, "size_bytes": 48}]},
-    "kernel": {"mitigations": {"meltdown": "Not affected"}},
-    "gpus": [{"name": "G"}],
-    "private": {"host_name": "h2"},
-}
+def fingerprint(model: str, flag: str, cache_bytes: int, *gpus: str) -> dict[str, Any]:
+    return {
+        "cpu": {"model_name": model, "flags": ["avx", flag], "caches": [{"level": 1, "size_bytes": cache_bytes}]},
+        "kernel": {"mitigations": {"meltdown": "Not affected"}},
+        "gpus": [{"name": gpu} for gpu in gpus],
+        "private": {"host_name": model},
+    }
 
 
 def test_only_what_differs_is_named() -> None:
-    assert differences(ONE, OTHER) == [
+    first, second = fingerprint("A", "avx2", 32), fingerprint("B", "avx512f", 48, "G")
+    assert differences(first, second) == [
         Difference("cpu.model_name", "A", "B"),
         Difference("cpu.flags", "only avx2", "only avx512f"),
         Difference("cpu.caches.0.size_bytes", "32", "48"),
         Difference("gpus.0.name", "-", "G"),
     ]
-    assert differences(ONE, ONE) == []
+    assert differences(first, first) == []

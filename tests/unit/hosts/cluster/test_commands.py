@@ -5,8 +5,8 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -53,12 +53,6 @@ class Answer(BaseHTTPRequestHandler):
         pass
 
 
-@dataclass
-class Container:
-    client: DockerClient
-    id: str = "c1"
-
-
 @pytest.fixture
 def engine() -> Iterator[Engine]:
     with Engine() as found:
@@ -75,14 +69,15 @@ def client(engine: Engine) -> Iterator[DockerClient]:
         yield found
 
 
-def test_what_came_with_the_header_is_there(engine: Engine, client: DockerClient) -> None:
-    done = run_in(Container(client), ["stat", "x"])
-    assert done == CommandOutput(0, "600 root\n700 root\n", "a warning\n")
-    assert [path for path, _ in engine.asked] == [
-        "/v1.41/containers/c1/exec",
-        "/v1.41/exec/e1/start",
-        "/v1.41/exec/e1/json",
-    ]
+@pytest.mark.parametrize(("code", "told"), [(0, 0), (3, 3), (None, 137)])
+def test_what_came_with_the_header_and_the_exit_code_are_told(
+    engine: Engine, client: DockerClient, code: int | None, told: int
+) -> None:
+    engine.exit_code = code
+    done = run_in(SimpleNamespace(client=client, id="c1"), ["stat", "x"])
+    assert done == CommandOutput(told, "600 root\n700 root\n", "a warning\n")
+    paths = [path.removeprefix("/v1.41/") for path, _ in engine.asked]
+    assert paths == ["containers/c1/exec", "exec/e1/start", "exec/e1/json"]
     assert engine.asked[0][1]["Cmd"] == ["stat", "x"]
 
 
@@ -96,10 +91,4 @@ def test_the_same_for_a_command_that_is_followed(engine: Engine, client: DockerC
 def test_an_engine_that_refuses_says_why(engine: Engine, client: DockerClient) -> None:
     engine.started = "409 Conflict"
     with pytest.raises(APIError, match="is not running"):
-        run_in(Container(client), ["stat", "x"])
-
-
-@pytest.mark.parametrize(("code", "expected"), [(3, 3), (None, 137)])
-def test_the_exit_code(engine: Engine, client: DockerClient, code: int | None, expected: int) -> None:
-    engine.exit_code = code
-    assert run_in(Container(client), ["stat", "x"]).exit_code == expected
+        run_in(SimpleNamespace(client=client, id="c1"), ["stat", "x"])
