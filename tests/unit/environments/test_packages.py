@@ -281,7 +281,7 @@ def searching(*interpreters: Path) -> dict[str, str]:
     return {"PATH": os.pathsep.join(str(path.parent) for path in interpreters)}
 
 
-def test_an_interpreter_is_asked_for_its_version_the_one_with_the_exact_name_first(tmp_path: Path):
+def test_an_interpreter_is_asked_for_its_version_the_one_with_the_exact_name_first(tmp_path: Path) -> None:
     assert find_python(HERE) == Path(sys.executable)
     shim, other = interpreter(tmp_path / "a/python3.9", None), interpreter(tmp_path / "b/python3", "3.5")
     true = tmp_path / "c/python3"
@@ -293,12 +293,12 @@ def test_an_interpreter_is_asked_for_its_version_the_one_with_the_exact_name_fir
     assert find_python("3.9", searching(plain, exact)) == exact
 
 
-def test_what_version_managers_keep_is_found_the_newest_patch_first(tmp_path: Path):
+def test_what_version_managers_keep_is_found_the_newest_patch_first(tmp_path: Path) -> None:
     home = {"PATH": str(tmp_path / "empty"), "HOME": str(tmp_path)}
     uv = interpreter(tmp_path / ".local/share/uv/python/cpython-3.9.20-linux-x86_64-gnu/bin/python3.9", "3.9")
     assert find_python("3.9", home) == uv
-    interpreter(tmp_path / ".pyenv/versions/3.9.7/bin/python3.9", "3.9")
-    newest = interpreter(tmp_path / ".pyenv/versions/3.9.18/bin/python3.9", "3.9")
+    for patch in ("7", "18"):
+        newest = interpreter(tmp_path / f".pyenv/versions/3.9.{patch}/bin/python3.9", "3.9")
     assert find_python("3.9", home) == newest
     assert find_python("3.1", home) is None
     elsewhere = interpreter(tmp_path / "opt/versions/3.9.1/bin/python3.9", "3.9")

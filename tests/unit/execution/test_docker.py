@@ -3,6 +3,7 @@
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from docker.errors import ImageNotFound
@@ -34,40 +35,21 @@ def test_only_a_task_with_trials_on_a_gpu_gets_one_the_one_that_is_named(
     assert not [name for name in seen if name.startswith(("CUDA", "LD_LIBRARY_PATH"))]
 
 
-IMAGE = {"Id": "sha256:1", "Config": {"Env": ["A=1"]}, "RootFS": {"Layers": ["sha256:" + "a" * 64]}}
+def test_an_image_that_is_gone_or_another_one_under_its_id_is_refused() -> None:
+    image = {"Id": "sha256:1", "Config": {"Env": ["A=1"]}, "RootFS": {"Layers": ["sha256:" + "a" * 64]}}
+    settings = DockerSettings("sha256:1", "unix:///x.sock", (0,), 1, Path(), expected=identity_of(image))
 
+    def insist(**changes: Any) -> None:
+        """On the image of a campaign, at an engine whose image is changed like this."""
+        found = SimpleNamespace(attrs=image | changes)
+        insist_on_image(SimpleNamespace(images=SimpleNamespace(get=lambda _: found)), settings)
 
-class Images:
-    """An engine that has one image."""
-
-    def __init__(self, attributes: dict[str, object]) -> None:
-        self.attributes = attributes
-
-    def get(self, name: str) -> SimpleNamespace:
-        if name != self.attributes["Id"]:
-            raise ImageNotFound(name)
-        return SimpleNamespace(attrs=self.attributes)
-
-
-def insist(image_id: str = "sha256:1", **changes: Any) -> None:
-    """On the image of a campaign, at an engine whose image is changed like this."""
-    settings = DockerSettings(image_id, "unix:///x.sock", (0,), 1, Path(), expected=identity_of(IMAGE))
-    insist_on_image(SimpleNamespace(images=Images(IMAGE | changes)), settings)
-
-
-def test_an_image_that_is_gone_is_not_fetched() -> None:
     insist()
-    with pytest.raises(InfrastructureError, match=r"unix:///x\.sock no longer has the image sha256:2 "):
-        insist("sha256:2")
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({"RootFS": {"Layers": ["sha256:" + "b" * 64]}}, "layer 1 of 1: expected aaaaaaaaaaaa, found bbbbbbbbbbbb"),
-        ({"Config": {"Env": ["A=2"]}}, "settings .* expected .*, found "),
-    ],
-)
-def test_another_image_under_the_id_is_refused(change: dict[str, Any], expected: str) -> None:
-    with pytest.raises(InfrastructureError, match=f"not the one that this campaign is pinned to: {expected}"):
-        insist(**change)
+    gone = SimpleNamespace(get=Mock(side_effect=ImageNotFound("sha256:1")))
+    with pytest.raises(InfrastructureError, match=r"unix:///x\.sock no longer has the image sha256:1 "):
+        insist_on_image(SimpleNamespace(images=gone), settings)
+    another = "not the one that this campaign is pinned to: "
+    with pytest.raises(InfrastructureError, match=f"{another}layer 1 of 1: expected aaaaaaaaaaaa, found bbbbbbbbbbbb"):
+        insist(RootFS={"Layers": ["sha256:" + "b" * 64]})
+    with pytest.raises(InfrastructureError, match=f"{another}settings .* expected .*, found "):
+        insist(Config={"Env": ["A=2"]})

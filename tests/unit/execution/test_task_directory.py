@@ -16,7 +16,7 @@ import pytest
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import INSTALLED, copy_code, keep_code, pack, pack_files, pack_project, stage, unpack
 from orchestrator.execution import task_directory as task_module
-from orchestrator.execution.task_directory import PACKAGE
+from orchestrator.execution.task_directory import PACKAGE, PackedCode
 from orchestrator.files import tar_of
 
 
@@ -78,31 +78,33 @@ def test_our_own_code_can_be_imported_where_it_was_unpacked(tmp_path: Path) -> N
 def test_tasks_that_unpack_at_once_have_one_whole_code(tmp_path: Path) -> None:
     packed = pack(INSTALLED)
     with ThreadPoolExecutor(4) as pool:
-        places = {one.result() for one in [pool.submit(unpack, packed, tmp_path) for _ in range(4)]}
-    [place] = places
+        [place] = set(pool.map(lambda _: unpack(packed, tmp_path), range(4)))
     assert pack(place) == packed
     assert names(tmp_path) == {place.name}
 
 
 def test_code_that_cannot_be_put_there_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    packed = pack(INSTALLED)
     monkeypatch.setattr(Path, "rename", Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space left"):
-        unpack(packed, tmp_path / "code")
-    assert names(tmp_path / "code") == set()
-
-
-def test_an_archive_of_other_code_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InfrastructureError, match="the code that was sent is not 000000000000"):
-        unpack(replace(pack(INSTALLED), digest="0" * 64), tmp_path)
+        unpack(pack(INSTALLED), tmp_path)
     assert names(tmp_path) == set()
 
 
-@pytest.mark.parametrize("name", ["../outside", "runners/../../outside"])
-def test_an_archive_that_writes_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InfrastructureError, match="outside does not belong into the code"):
-        unpack(pack_files({name: b""}), tmp_path / "code")
+@pytest.mark.parametrize(
+    ("packed", "told"),
+    [
+        (replace(pack_files({"runners/x.py": b""}), digest="0" * 64), "the code that was sent is not 000000000000"),
+        (pack_files({"../outside": b""}), "outside does not belong into the code"),
+        (pack_files({"runners/../../outside": b""}), "outside does not belong into the code"),
+    ],
+)
+def test_an_archive_of_other_code_or_that_writes_elsewhere_is_refused(
+    tmp_path: Path, packed: PackedCode, told: str
+) -> None:
+    with pytest.raises(InfrastructureError, match=told):
+        unpack(packed, tmp_path / "code")
     assert [path.name for path in tmp_path.iterdir()] == ["code"]
+    assert names(tmp_path / "code") == set()
 
 
 def test_what_is_for_one_user_is_readable_for_nobody_else() -> None:

@@ -46,25 +46,19 @@ def test_one_at_a_time_in_the_order_in_which_they_came(tmp_path: Path) -> None:
         HostLock(directory=tmp_path / "file").hold()
 
 
-def test_parts_of_a_host_are_held_side_by_side_but_not_beside_all_of_it(tmp_path: Path) -> None:
-    with HostLock("gpu-1", tmp_path).hold() as first, HostLock("gpu-2", tmp_path).hold() as second:
-        assert first.wait(SOON_S)
-        assert second.wait(SOON_S)
-        with HostLock("gpu-1", tmp_path).hold() as same, HostLock(directory=tmp_path).hold() as whole:
+def test_parts_of_a_host_are_held_side_by_side_but_neither_beside_nor_before_all_of_it(tmp_path: Path) -> None:
+    gpus, host = [HostLock(f"gpu-{number}", tmp_path) for number in range(3)], HostLock(directory=tmp_path)
+    with ExitStack() as parts:
+        for part in gpus[:2]:
+            assert parts.enter_context(part.hold()).wait(SOON_S)
+        with gpus[1].hold() as same, host.hold() as whole:
             assert not same.wait(NEVER_S)
             assert not whole.wait(NEVER_S)
-    with HostLock(directory=tmp_path).hold() as whole:
-        assert whole.wait(SOON_S)
-
-
-def test_who_waits_for_all_of_a_host_is_not_overtaken_by_parts(tmp_path: Path) -> None:
-    with ExitStack() as first:
-        assert first.enter_context(HostLock("gpu-1", tmp_path).hold()).wait(SOON_S)
-        with HostLock(directory=tmp_path).hold() as whole:
+        with host.hold() as whole:
             assert not whole.wait(NEVER_S)
-            with HostLock("gpu-2", tmp_path).hold() as late:
-                assert not late.wait(NEVER_S)
-                first.close()
+            with gpus[2].hold() as late:
+                assert not late.wait(NEVER_S), "who waits for all of a host is not overtaken"
+                parts.close()
                 assert whole.wait(SOON_S)
                 assert not late.wait(NEVER_S)
 

@@ -106,6 +106,8 @@ def test_what_is_remembered_comes_back_as_it_was(files: ClusterFiles) -> None:
     files.save(cluster)
     assert files.load() == cluster
     assert set(cluster.hosts) == {"h1", "gate"}
+    circle = {"a": host.model_copy(update={"jump": "b"}), "b": host.model_copy(update={"jump": "a"})}
+    assert set(replace(cluster, hosts={}).with_touched("a", circle).hosts) == {"a", "b"}
     assert cluster.ray_address == "10.0.0.2:21000"
     assert cluster.token_path.stat().st_mode & 0o777 == 0o600
     assert cluster.token_path.read_text() not in (files.directory / "state.json").read_text()
@@ -173,11 +175,6 @@ def test_of_an_agent_that_ended_one_line_is_told(log: str, words: str) -> None:
     assert last_words(log) == words
 
 
-def test_jumps_that_go_in_circles_end(tmp_path: Path) -> None:
-    hosts = {name: Host(connection=Connection.SSH, address=name, jump=to) for name, to in (("a", "b"), ("b", "a"))}
-    assert set(Cluster("c", 21000, tmp_path, tmp_path).with_touched("a", hosts).hosts) == {"a", "b"}
-
-
 class Told(Connections):
     """To a host that says something else than this machine, where what is to run there runs."""
 
@@ -191,6 +188,7 @@ class Told(Connections):
 
 
 FAR = Host(connection=Connection.SSH, address="h", work_directory="/not/yet")
+CONNECTED = "^@connection\n.*"
 
 
 def surveyed(old: str, new: str) -> Site:
@@ -198,7 +196,7 @@ def surveyed(old: str, new: str) -> Site:
 
 
 def test_a_host_tells_both_addresses_of_its_connection() -> None:
-    site = surveyed("^@connection\n.*", "@connection\n10.0.0.1 5000 10.0.0.7 22")
+    site = surveyed(CONNECTED, "@connection\n10.0.0.1 5000 10.0.0.7 22")
     assert (site.ours, site.address, site.work_directory) == ("10.0.0.1", "10.0.0.7", "/not/yet")
 
 
@@ -206,8 +204,8 @@ def test_a_host_tells_both_addresses_of_its_connection() -> None:
     ("said", "instead", "problem"),
     [
         (r"\|.*\|/not/yet$", "|nfs|/not/yet", r"on a network file system \(nfs\).*`work_directory:`"),
-        ("^@connection\n.*", "@connection\nfe80::1%eth0 5000 fe80::2%eth0 22", r"IPv6 \(fe80::1%eth0\)"),
-        ("^@connection\n.*", "@connection\nUNKNOWN 65535 UNKNOWN 65535", r"without TCP \(UNKNOWN\)"),
+        (CONNECTED, "@connection\nfe80::1%eth0 5000 fe80::2%eth0 22", r"IPv6 \(fe80::1%eth0\)"),
+        (CONNECTED, "@connection\nUNKNOWN 65535 UNKNOWN 65535", r"without TCP \(UNKNOWN\)"),
     ],
 )
 def test_a_host_that_cannot_be_part_of_a_cluster_is_refused(said: str, instead: str, problem: str) -> None:

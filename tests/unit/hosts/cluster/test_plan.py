@@ -29,9 +29,7 @@ IMAGE = AgentImage("taxmeter/agent:1", ImageIdentity("sha256:1", "0" * 64, ()))
 CLUSTER = Cluster("c1", 20000, Path("/p/.taxmeter/cluster/token"), Path("/tmp/s"), "10.0.0.1")
 PLAN = ClusterPlan(CLUSTER, IMAGE, SECRET, {})
 SITE = Site("h1", Host(connection=Connection.LOCAL), "/work", "10.0.0.7", None, has_gpus=True, has_os_release=True)
-SOCKET = "/dev/null"
-"""Of an engine; only whose it is counts."""
-
+SOCKET = "/dev/null"  # of an engine; only whose it is counts
 VERSIONS = Versions("3.11.2", "2.60.0", hashlib.sha256(SECRET.encode()).hexdigest())
 FOUND = Observed("running", None, "2026-01-01T00:00:00Z", "plan", "node", VERSIONS, ("node",))
 
@@ -96,16 +94,12 @@ def test_what_is_made_from_anything_else_is_another_container() -> None:
 def test_a_node_has_its_own_label_and_the_plan_of_all() -> None:
     created = agent().created("n7")
     assert "taxmeter-node=n7" in " ".join(created["command"])
-    assert created["labels"][LABEL_NODE] == "n7"
+    assert (created["labels"][LABEL], created["labels"][LABEL_NODE]) == ("c1", "n7")
     assert created["labels"][LABEL_PLAN] == agent().created("n8")["labels"][LABEL_PLAN] == agent().digest
-    assert created["labels"][LABEL] == "c1"
+    refuse_unfit(Host(connection=Connection.LOCAL, labels={"rack": "b-1", "org/site": "lab_2"}))
 
 
 def test_the_head_sees_the_project_and_the_clusters_files_wherever_they_are() -> None:
     elsewhere = head(in_cluster(token_path=Path("/elsewhere/token")))
     assert elsewhere.settings["volumes"].keys() == {"/p", "/tmp/s", "/elsewhere", SOCKET}
     assert head().settings["volumes"].keys() == {"/p", "/tmp/s", SOCKET}
-
-
-def test_labels_that_ray_takes_are_fit() -> None:
-    refuse_unfit(Host(connection=Connection.LOCAL, labels={"rack": "b-1", "org/site": "lab_2"}))
