@@ -61,13 +61,13 @@ def test_the_pinned_base_is_taken_wherever_possible(
         'Get "https://registry-1.docker.io/v2/": tls: failed to verify certificate: x509: certificate has expired',
     ],
 )
-def test_a_registry_that_answers_no_is_an_error_and_no_reason_for_a_stand_in(answer: str):
+def test_a_registry_that_answers_no_is_an_error_and_no_reason_for_a_stand_in(answer: str) -> None:
     with pytest.raises(InfrastructureError, match="cannot be pulled"):
         ensure_base(*BASE, Engine("taxmeter/base:bookworm", answer=answer), lambda _: None)
 
 
 @pytest.mark.parametrize(("user", "expected"), [(1000, "needs root"), (0, "apt-get install debootstrap")])
-def test_a_stand_in_needs_root_and_debootstrap(monkeypatch: pytest.MonkeyPatch, user: int, expected: str):
+def test_a_stand_in_needs_root_and_debootstrap(monkeypatch: pytest.MonkeyPatch, user: int, expected: str) -> None:
     monkeypatch.setattr(build.os, "geteuid", lambda: user)
     monkeypatch.setattr(build.shutil, "which", lambda *_, **__: None)
     with pytest.raises(InfrastructureError, match=expected):

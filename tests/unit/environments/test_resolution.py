@@ -79,20 +79,19 @@ def test_the_command_writes_or_only_checks(catalogue: Path, capsys: pytest.Captu
     assert lock_of(catalogue).read_text() == before
 
 
-def test_an_environment_that_cannot_be_resolved_is_left_out_unless_it_is_named(catalogue: Path) -> None:
+def test_an_environment_that_cannot_be_resolved_is_left_out_unless_it_is_named_and_nothing_is_written(
+    catalogue: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "bin/uv").write_text("#!/bin/sh\necho 'No solution:\n because of x' >&2; exit 1\n")
+    with pytest.raises(InfrastructureError, match=r"uv cannot resolve .*/tiny\.in: No solution: because of x$"):
+        resolve_locks([], catalogue, print, check=False)
     catalogue.write_text(CATALOGUE + "    unresolved: its wheels are nowhere\n")
     said: list[str] = []
     assert resolve_locks([], catalogue, said.append, check=False) == []
     assert said == ["tiny: left out: its wheels are nowhere"]
+    (tmp_path / "bin/uv").write_text(UV)
     [resolved] = resolve_locks(["tiny"], catalogue, said.append, check=True)
     assert resolved.is_unresolved
-    assert not lock_of(catalogue).exists()
-
-
-def test_what_uv_cannot_resolve_is_one_line_and_nothing_is_written(catalogue: Path, tmp_path: Path) -> None:
-    (tmp_path / "bin/uv").write_text("#!/bin/sh\necho 'No solution:\n because of x' >&2; exit 1\n")
-    with pytest.raises(InfrastructureError, match=r"uv cannot resolve .*/tiny\.in: No solution: because of x$"):
-        resolve_locks([], catalogue, print, check=False)
     assert not lock_of(catalogue).exists()
 
 

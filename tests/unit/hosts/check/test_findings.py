@@ -198,29 +198,29 @@ def test_an_engine_that_its_user_may_not_use_is_told_with_the_mend() -> None:
     assert "bench may not use /s: `sudo usermod -aG docker bench` there" in (told or "")
 
 
+def without_network(*options: str) -> EngineFacts:
+    return engine(network_problem=host_network_problem({"SecurityOptions": options}))
+
+
 @pytest.mark.parametrize(
-    ("version", "is_podman", "level"),
+    ("found", "has_agent", "level", "told"),
     [
-        *[("20.10.24+dfsg1", False, OK), ("19.03.15", False, FAILURE), ("29.0.1", False, OK), ("dev", False, OK)],
-        *[("4.3.1", True, OK), ("3.4.4", True, FAILURE)],
+        *((engine(version=version), True, OK, "") for version in ("20.10.24+dfsg1", "29.0.1", "dev")),
+        (engine(version="19.03.15"), True, FAILURE, "19.03.15"),
+        (engine(version="4.3.1", is_podman=True), True, OK, ""),
+        (engine(version="3.4.4", is_podman=True), True, FAILURE, "3.4.4"),
+        # an agent has the host's network
+        (without_network("name=seccomp,profile=default", "name=rootless"), True, FAILURE, "its engine is rootless"),
+        (without_network("name=userns"), True, FAILURE, "its engine maps users (userns-remap)"),
+        *((without_network(name), False, OK, "") for name in ("name=rootless", "name=userns")),
     ],
 )
-def test_an_engine_that_is_too_old(version: str, is_podman: bool, level: Level) -> None:
-    finding = version_finding(engine(version=version, is_podman=is_podman), has_agent=True)
-    assert finding.level is level
-    assert (finding.problem is None) is (level is OK)
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [(["name=seccomp,profile=default", "name=rootless"], "its engine is rootless"), (["name=userns"], "maps users")],
-)
-def test_an_engine_without_the_hosts_network_carries_no_agent(options: list[str], told: str) -> None:
-    found = engine(network_problem=host_network_problem({"SecurityOptions": options}))
-    remote = version_finding(found, has_agent=True)
-    assert remote.level is FAILURE
-    assert told in (remote.problem or "")
-    assert version_finding(found, has_agent=False).level is OK
+def test_an_engine_that_is_too_old_or_has_no_network_of_the_host(
+    found: EngineFacts, has_agent: bool, level: Level, told: str
+) -> None:
+    finding = version_finding(found, has_agent=has_agent)
+    assert (finding.level, finding.problem is None) == (level, level is OK)
+    assert told in (finding.problem or "")
 
 
 GOOD, BAD, DRAINED = (True, True), (False, True), (True, False)
