@@ -376,7 +376,7 @@ def pushing(layer: str, current: int, total: int, status: str = "Pushing") -> di
     return {"status": status, "id": layer, "progressDetail": {"current": current, "total": total}}
 
 
-def test_progress_sums_the_layers_and_leaves_out_unpacking() -> None:
+def test_progress_sums_the_layers_without_unpacking_and_is_told_every_few_seconds_only() -> None:
     said: list[str] = []
     events = [
         *(pushing("a", 1_000_000, 4_000_000), pushing("b", 2_000_000, 6_000_000)),
@@ -384,10 +384,7 @@ def test_progress_sums_the_layers_and_leaves_out_unpacking() -> None:
     ]
     follow(events, "pushing x", said.append, count(INTERVAL_S, INTERVAL_S).__next__)
     assert said == [f"pushing x: {told} MB" for told in ("1 of 4", "3 of 10", "3 of 10", "6 of 10")]
-
-
-def test_progress_of_bytes_is_told_every_few_seconds_only() -> None:
-    said: list[str] = []
+    said.clear()
     quickly = count(0.0, INTERVAL_S / 20).__next__
     assert sum(map(len, counted([b"x" * 1000] * 50, "copying x", said.append, quickly))) == 50_000
     assert 1 <= len(said) <= 3

@@ -1,4 +1,4 @@
-"""The parts of a cluster that need no machine: settings, state, and what a host's answer means."""
+"""What of a cluster needs no machine: settings, state, what a host's answer means, and with whom a cluster goes."""
 
 import os
 import re
@@ -7,14 +7,17 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
-from orchestrator.config import Connection, Host
+from orchestrator.config import Connection, Host, HostState, Inventory
+from orchestrator.environments import ImageIdentity
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.files import ProjectFiles
-from orchestrator.hosts.cluster import state
-from orchestrator.hosts.cluster.plan import Site
+from orchestrator.hosts.cluster import down, keep, lifecycle, state, up
+from orchestrator.hosts.cluster.lifecycle import NoHostJoinedError, borrowed, load
+from orchestrator.hosts.cluster.plan import AgentImage, Site
 from orchestrator.hosts.cluster.reach import choose_address, listened_here, survey
 from orchestrator.hosts.cluster.reconcile import _refuse_taken_ports as refuse_taken_ports
 from orchestrator.hosts.cluster.reconcile import last_words
@@ -223,3 +226,67 @@ def test_the_head_has_the_address_that_most_hosts_see_and_keeps_it() -> None:
     assert choose_address(many, "127.0.0.4") == "127.0.0.3"
     # a jump host's address is none of ours: the way from here to the host counts
     assert choose_address([seen("192.0.2.77")], None) == "127.0.0.1"
+
+
+@pytest.fixture
+def project(files: ClusterFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProjectFiles:
+    """Of a machine whose engine has no container of ours."""
+    monkeypatch.setattr(lifecycle, "local_socket", lambda: None)
+    monkeypatch.setattr(lifecycle, "connect", lambda: MagicMock(**{"containers.list.return_value": []}))
+    return ProjectFiles(tmp_path)
+
+
+def brought_up(project: ProjectFiles) -> None:
+    files = ClusterFiles(project)
+    files.save(replace(files.create(Ports(20000)), head_address="10.0.0.1"))
+
+
+def test_a_cluster_that_no_host_can_join_says_why_of_each(project: ProjectFiles) -> None:
+    hosts = {
+        "h1": HERE.model_copy(update={"state": HostState.DRAIN}),
+        "h2": HERE.model_copy(update={"labels": {"bad label": "x"}}),
+    }
+    with pytest.raises(NoHostJoinedError) as caught:
+        up(hosts, Inventory({"other": HERE}), project, print)
+    assert caught.value.reasons["h1"] == "the inventory drains it"
+    assert "Ray does not take its label `bad label: x`" in caught.value.reasons["h2"]
+
+
+def test_a_cluster_of_a_sweep_goes_with_it_and_another_stays(project: ProjectFiles) -> None:
+    with borrowed(project, print):
+        brought_up(project)
+    assert load(project) is None
+
+    brought_up(project)
+    with borrowed(project, print):
+        pass
+    assert load(project) is not None, "it was up for its own sake"
+    down(project, print)
+
+    # A killed sweep leaves its cluster, which is the next sweep's as if that had brought it up ...
+    for asked_for in (False, True):
+        ClusterFiles(project).of_a_sweep.touch()
+        brought_up(project)
+        if asked_for:  # ... unless somebody asked for it meanwhile.
+            keep(project)
+        with borrowed(project, print):
+            pass
+        assert (load(project) is not None) is asked_for
+    ClusterFiles(project).of_a_sweep.touch()
+    assert down(project, print) == {}
+    assert not ClusterFiles(project).of_a_sweep.exists(), "the mark goes with the cluster"
+
+
+def test_a_cluster_that_a_sweep_brings_up_for_the_next_host_goes_with_the_sweep(
+    project: ProjectFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse = Mock(side_effect=InfrastructureError("a firewall"))
+    image = AgentImage("taxmeter/agent:1", ImageIdentity("sha256:1", "0" * 64, ()))
+    monkeypatch.setattr(lifecycle, "ensure_agent_image", lambda *_: image)
+    monkeypatch.setattr(lifecycle, "reconciled_head", refuse)
+    monkeypatch.setattr(lifecycle, "host_engine", refuse)
+    with borrowed(project, print):
+        with pytest.raises(InfrastructureError, match="a firewall"):
+            up({"h1": HERE}, Inventory({}), project, print)
+        assert ClusterFiles(project).of_a_sweep.exists()
+    assert not ClusterFiles(project).of_a_sweep.exists()

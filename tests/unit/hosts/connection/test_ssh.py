@@ -1,10 +1,11 @@
-"""Hosts over a real sshd: commands, the engine's socket, and every way in which a host is not reached."""
+"""Hosts over a real sshd: commands, the engine's socket, and every way in which a host is not reached; many at once."""
 
 import errno
 import socket
 import socketserver
 import stat
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config import Connection, Host
-from orchestrator.hosts.connection import Connections, HostConnectionError
+from orchestrator.hosts.connection import Connections, HostConnectionError, for_each
 from orchestrator.hosts.connection.configuration import BY_ADDRESS, BY_ALIAS, files
+from orchestrator.hosts.connection.ssh import MAX_AT_ONCE
 from tests.recording import processes_naming, wait_for
 from tests.sshd import Sshd, make_key, public, running_sshd
 
@@ -240,3 +242,40 @@ def test_a_command_that_outlives_its_time_leaves_no_process_of_ssh(reach: Reach)
         directory = connections._directory
     assert directory is not None
     wait_for(lambda: not processes_naming(directory))
+
+
+class Waiting(Connections):
+    """A call waits until all connections are ended."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.ended = threading.Event()
+
+    def abort(self) -> None:
+        self.ended.set()
+
+
+def test_answers_come_in_the_order_of_the_hosts() -> None:
+    def call(number: int) -> int:
+        time.sleep(0.01 * (3 - number % 3))
+        return number * number
+
+    assert for_each(range(40), call, Waiting()) == [number * number for number in range(40)]
+    assert for_each([], call, Waiting()) == []
+
+
+def test_an_interrupt_ends_what_waits_and_starts_nothing_more() -> None:
+    connections, started = Waiting(), []
+
+    def call(number: int) -> bool:
+        started.append(number)
+        if number == 0:
+            raise KeyboardInterrupt
+        return connections.ended.wait(60)
+
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        for_each(range(10 * MAX_AT_ONCE), call, connections)
+    assert time.monotonic() - begin < 30
+    assert connections.ended.is_set()
+    assert len(started) <= MAX_AT_ONCE + 1
