@@ -44,7 +44,7 @@ class Engine:
 )
 def test_the_pinned_base_is_taken_wherever_possible(
     known: list[str], answer: str | None, expected: str, told: list[str]
-):
+) -> None:
     said: list[str] = []
     engine = Engine(*known, answer=answer)
     assert ensure_base(*BASE, engine, said.append) == expected

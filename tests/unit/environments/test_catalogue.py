@@ -28,7 +28,7 @@ def catalogue(tmp_path: Path) -> Path:
     return tiny_entry(tmp_path).directory / "images.yaml"
 
 
-def test_the_committed_catalogue_is_sound():
+def test_the_committed_catalogue_is_sound() -> None:
     known = Catalogue.load(COMMITTED).entries
     for name, entry in known.items():
         assert entry.requirements_path.is_file()
@@ -98,7 +98,7 @@ def test_a_mistake_is_one_line_with_its_place(catalogue: Path, text: str, place:
     assert told in line
 
 
-def test_the_recipe_changes_with_each_file_and_the_base_but_not_with_words(catalogue: Path):
+def test_the_recipe_changes_with_each_file_and_the_base_but_not_with_words(catalogue: Path) -> None:
     def digests() -> tuple[str, str]:
         entry = Catalogue.load(catalogue).entry("tiny")
         return recipe_sha256(entry), lock_sha256(entry)
@@ -143,7 +143,7 @@ def test_the_list_shows_it_when_asked(in_project: Path, capsys: pytest.CaptureFi
     assert long.count("no lock: torch-tensorrt 2.13.0 needs") == short.count("no lock: torch-tensorrt") == 1
 
 
-def test_pins_over_several_lines_with_comments(tmp_path: Path):
+def test_pins_over_several_lines_with_comments(tmp_path: Path) -> None:
     lock = tmp_path / "x.lock"
     hashes = f"    --hash=sha256:{DIGEST} \\\n    --hash=sha256:{OTHER}"
     lock.write_text(f"# head\nMy_Pkg==1.0+cpu \\\n{hashes}\n    # via x\nother==2 --hash=sha256:{DIGEST}\n")
@@ -167,7 +167,7 @@ def test_a_bad_line_of_a_lock_is_named(tmp_path: Path, line: str, told: str) -> 
     assert re.match(f":2: {told}", refused)
 
 
-def test_each_lock_of_ours_holds_all_of_the_one_before():
+def test_each_lock_of_ours_holds_all_of_the_one_before() -> None:
     pin = re.compile(r"^[A-Za-z0-9][^\s\\]*==[^\\\n]+?(?=\s*\\?$)", re.MULTILINE)
     texts = [(PROJECT / "requirements" / f"{name}.lock").read_text() for name in ("base", "report", "dev")]
     base, report, dev = (set(pin.findall(text)) for text in texts)

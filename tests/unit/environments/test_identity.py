@@ -21,6 +21,7 @@ from orchestrator.errors import ConfigurationError
 from tests.scripted_engine import an_image, archive, tiny_entry
 
 LAYERS = tuple(f"sha256:{digit * 64}" for digit in "abc")
+NOTHING: tuple[object, ...] = (None, [], "")
 
 
 def attributes(**changes: Any) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def test_ids_labels_dates_and_ways_to_write_an_empty_setting_do_not_matter() -> 
     assert differences(identity_of(attributes()), identity_of(other)) == ()
     without = attributes()
     del without["Config"]["Entrypoint"]
-    for same in (without, *(attributes(Entrypoint=empty) for empty in (None, [], ""))):
+    for same in (without, *(attributes(Entrypoint=empty) for empty in NOTHING)):
         assert identity_of(same) == identity_of(attributes())
     recorded_by_stores = "8a7f850c61283930bee400a879dd33b98ca86fec01a38659492df9067e490d54"
     for same in (attributes(), attributes(Healthcheck=None, Volumes={}, StopSignal="")):

@@ -378,7 +378,7 @@ def pushing(layer: str, current: int, total: int, status: str = "Pushing") -> di
 
 def test_progress_sums_the_layers_without_unpacking_and_is_told_every_few_seconds_only() -> None:
     said: list[str] = []
-    events = [
+    events: list[dict[str, Any]] = [
         *(pushing("a", 1_000_000, 4_000_000), pushing("b", 2_000_000, 6_000_000)),
         *(pushing("b", 1, 6_000_000, "Extracting"), {"status": "Pushed", "id": "a"}),
     ]
@@ -391,7 +391,7 @@ def test_progress_sums_the_layers_without_unpacking_and_is_told_every_few_second
 
 
 def test_a_push_ends_with_its_digest_or_an_error() -> None:
-    good = [pushing("a", 1, 2), {"aux": {"Tag": "1", "Digest": "sha256:1", "Size": 3}}]
+    good: list[dict[str, Any]] = [pushing("a", 1, 2), {"aux": {"Tag": "1", "Digest": "sha256:1", "Size": 3}}]
     assert follow(good, "pushing x", print) == "sha256:1"
     bad = [{"errorDetail": {"message": "m"}, "error": "denied: requested access to the resource is denied"}]
     with pytest.raises(InfrastructureError, match="pushing x failed: the registry refuses: .*docker login"):

@@ -122,7 +122,7 @@ def test_the_sites_own_bundle_comes_before_the_systems(tmp_path: Path) -> None:
     assert site_ca_bundle({"PIP_CERT": str(own)}, str(system)) == own
 
 
-def test_uv_does_as_pip_does_unless_its_own_variables_say_otherwise(tmp_path: Path):
+def test_uv_does_as_pip_does_unless_its_own_variables_say_otherwise(tmp_path: Path) -> None:
     named = tmp_path / "named.conf"
     lines = ["[global]", "index-url = file:///main", "extra-index-url =", "  file:///a", "  file:///b", "timeout = 7"]
     named.write_text("\n".join([*lines, "[install]", "find-links = /x /y", "trusted-host = h:1", ""]))
@@ -239,7 +239,7 @@ def test_a_wheel_that_nobody_has_or_only_with_another_hash_is_refused(entry: Env
     assert list(entry.wheel_directory.iterdir()) == []
 
 
-def test_a_name_that_the_lock_lacks(entry: EnvironmentEntry):
+def test_a_name_that_the_lock_lacks(entry: EnvironmentEntry) -> None:
     index = WheelIndex(url="https://a.invalid", distributions=("other",))
     with pytest.raises(ConfigurationError, match=r"tiny\.lock: the lock does not pin other"):
         ensure_wheels(entry.model_copy(update={"wheel_index": index}), lambda _: None)

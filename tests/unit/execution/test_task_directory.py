@@ -18,9 +18,10 @@ from orchestrator.execution import INSTALLED, copy_code, keep_code, pack, pack_f
 from orchestrator.execution import task_directory as task_module
 from orchestrator.execution.task_directory import PACKAGE, PackedCode
 from orchestrator.files import tar_of
+from tests.conftest import MakeTask, MakeTrial
 
 
-def test_the_first_code_stays(tmp_path: Path, monkeypatch) -> None:
+def test_the_first_code_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed, kept = tmp_path / "installed", tmp_path / "campaign" / "code"
     copy_code(INSTALLED, installed)
     monkeypatch.setattr(task_module, "INSTALLED", installed)
@@ -33,7 +34,7 @@ def test_the_first_code_stays(tmp_path: Path, monkeypatch) -> None:
     assert [path.name for path in kept.parent.iterdir()] == ["code"]
 
 
-def test_a_task_has_the_code_that_it_is_given(make_task, make_trial, tmp_path: Path) -> None:
+def test_a_task_has_the_code_that_it_is_given(make_task: MakeTask, make_trial: MakeTrial, tmp_path: Path) -> None:
     code = tmp_path / "code"
     (code / PACKAGE).mkdir(parents=True)
     (code / PACKAGE / "__init__.py").write_text("of_the_campaign = True\n")

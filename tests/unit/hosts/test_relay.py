@@ -204,10 +204,15 @@ def test_a_moment_without_descriptors_ends_nothing(
     assert failures == []
 
 
-ENDED = {"exit_code": 0, "ended_because": None, "log_tail": "x" * 10_000}
+ENDED: dict[str, object] = {"exit_code": 0, "ended_because": None, "log_tail": "x" * 10_000}
 NAMES = ([["..", "t"]], [["c", "a/b"]], [["c"]], "c", [["c", 1]], [["c", ""]])
 UNHEARD = (b"Welcome to this host\n", b"records -1\n", b"records 999999999\nx", b"RECORDS 1\nx", b"x" * 50)
-NO_ENDS = ({"exit_code": 2**40}, {"exit_code": "0"}, {"log_tail": None}, {"ended_because": 1})
+NO_ENDS: tuple[dict[str, object], ...] = (
+    {"exit_code": 2**40},
+    {"exit_code": "0"},
+    {"log_tail": None},
+    {"ended_because": 1},
+)
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,9 @@ def word_from(path: Path) -> bytes:
             return b""
 
 
-def test_an_engine_is_a_socket_that_only_this_user_opens(reach: Reach, tmp_path_factory) -> None:
+def test_an_engine_is_a_socket_that_only_this_user_opens(
+    reach: Reach, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     path = str(tmp_path_factory.mktemp("engine") / "s")
     with socketserver.UnixStreamServer(path, Word) as server, ThreadPoolExecutor() as pool, reach() as connections:
         server.timeout = LIMIT_S
