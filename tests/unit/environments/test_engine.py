@@ -48,19 +48,18 @@ REMOVED = [call(condition="removed", timeout=60)]
     ],
     ids=["gone", "going"],
 )
-def test_a_container_that_goes_by_itself_is_removed(error: APIError, waits: list[object]) -> None:
+def test_a_container_that_goes_by_itself_is_removed_and_one_that_stays_is_not(
+    error: APIError, waits: list[object]
+) -> None:
     container = MagicMock()
     container.remove.side_effect = error
     container.wait.side_effect = NotFound("404 Client Error")
     remove_container(container)
     container.remove.assert_called_once_with(force=True, v=True)
     assert container.wait.mock_calls == waits
-
-
-def test_a_container_that_stays_is_not_taken_as_removed() -> None:
-    busy = APIError("500 Server Error", explanation="device or resource busy")
+    container.remove.side_effect = APIError("500 Server Error", explanation="device or resource busy")
     with pytest.raises(APIError, match="device or resource busy"):
-        remove_container(MagicMock(**{"remove.side_effect": busy}))
+        remove_container(container)
 
 
 @pytest.mark.parametrize(

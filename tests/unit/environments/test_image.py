@@ -361,15 +361,12 @@ def test_what_has_no_lock_yet_is_not_built(monkeypatch: pytest.MonkeyPatch) -> N
     assert "cuda13" in said[0]
 
 
-@pytest.mark.parametrize("good", ["lab:5000", "127.0.0.1:5000/bench", "ghcr.io/a/b-c", "localhost", "r.lab/x/"])
-def test_a_registry_is_a_host_with_a_port_or_prefix(good: str) -> None:
-    assert check_registry(good) == good.removesuffix("/")
-
-
-@pytest.mark.parametrize("bad", ["", "myuser", "lab/bench", "https://lab:5000", "lab:5000/Upper", "lab:port"])
-def test_what_is_no_registry(bad: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"expected HOST\[:PORT\]\[/PREFIX\]"):
-        check_registry(bad)
+def test_a_registry_is_a_host_with_a_port_or_prefix() -> None:
+    for good in ("lab:5000", "127.0.0.1:5000/bench", "ghcr.io/a/b-c", "localhost", "r.lab/x/"):
+        assert check_registry(good) == good.removesuffix("/")
+    for bad in ("", "myuser", "lab/bench", "https://lab:5000", "lab:5000/Upper", "lab:port"):
+        with pytest.raises(ConfigurationError, match=r"expected HOST\[:PORT\]\[/PREFIX\]"):
+            check_registry(bad)
 
 
 def pushing(layer: str, current: int, total: int, status: str = "Pushing") -> dict[str, object]:

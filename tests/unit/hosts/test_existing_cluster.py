@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 from ruamel.yaml import YAML
@@ -28,31 +28,35 @@ from tests.refusals import refusal
 INVENTORY = "version: 1\nray_address: {address}\ndefaults: {{connection: ray}}\nhosts: {{h1: {{}}}}\n"
 
 
-def node(name: str, host: str | None, slots: float = 1.0) -> RayNode:
-    return RayNode(f"10.0.0.{len(name)}", f"machine-{name}", {} if host is None else {HOST_LABEL: host}, slots)
-
-
 SEEN = ClusterInfo(
-    "10.0.0.1:6379", (node("head", None, 0.0), node("one", "h1"), node("two", "h3"), node("three", "h3"))
+    "10.0.0.1:6379",
+    tuple(
+        RayNode(f"10.0.0.{number}", f"machine-{number}", {} if host is None else {HOST_LABEL: host}, 1.0)
+        for number, host in enumerate((None, "h1", "h3", "h3"))
+    ),
 )
 
 
 def test_a_host_that_is_several_nodes_is_told_so() -> None:
-    expected = r"several nodes .* taxmeter-host=h3: machine-two \(10.0.0.3\), machine-three \(10.0.0.5\)"
+    expected = r"several nodes .* taxmeter-host=h3: machine-2 \(10.0.0.2\), machine-3 \(10.0.0.3\)"
     with pytest.raises(InfrastructureError, match=expected):
         node_of("h3", SEEN)
 
 
-def test_a_machine_without_a_node_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_node_and_commands_that_go_another_way_are_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(info_module, "_a_raylet_runs_here", lambda: False)
     inventory = tmp_path / "hosts.yaml"
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         inventory.write_text(INVENTORY.format(address=address))
         known = load_inventory(inventory)
-        refusal_of = rf"hosts.yaml:2: ray_address: this machine is no node .* {address}"
-        with pytest.raises(ConfigurationError, match=refusal_of), open_hosts(known.hosts, known, ProjectFiles(PROJECT)):
+        told = rf"hosts.yaml:2: ray_address: this machine is no node .* {address}"
+        with pytest.raises(ConfigurationError, match=told), open_hosts(known.hosts, known, ProjectFiles(PROJECT)):
             pytest.fail("it was opened")
+    with pytest.raises(ConfigurationError, match="hosts.yaml:2: ray_address: .*nothing to reach"):
+        refuse_nodes(known.hosts, known)
 
 
 @pytest.mark.parametrize(
@@ -71,14 +75,6 @@ def test_a_mistake_in_the_inventory_is_one_line_with_its_place(
     line = refusal(load_inventory, tmp_path / "hosts.yaml", f"version: 1\n{text}\n")
     assert line.startswith(f":{place}: ")
     assert told in line
-
-
-def test_commands_that_go_another_way_refuse_nodes(tmp_path: Path) -> None:
-    path = tmp_path / "hosts.yaml"
-    path.write_text(INVENTORY.format(address="auto"))
-    known = load_inventory(path)
-    with pytest.raises(ConfigurationError, match="hosts.yaml:2: ray_address: .*nothing to reach"):
-        refuse_nodes(known.hosts, known)
 
 
 def test_pieces_have_one_size_and_lose_nothing() -> None:
@@ -126,18 +122,18 @@ def test_recipes_are_written_where_the_project_is_not(tmp_path: Path) -> None:
     assert found.entry("cpu").lock_path.read_text() == recipes.files[lock] == (PROJECT / lock).read_text()
 
 
-@pytest.mark.parametrize("closed", [False, True], ids=["below a file", "below a directory that is closed"])
 def test_a_work_directory_that_cannot_be_made_is_told_before_anything_is_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: Path) -> bool:
-        raise PermissionError(13, "Permission denied")
-
     (tmp_path / "file").touch()
-    if closed:  # nothing is closed for root
-        monkeypatch.setattr(Path, "exists", refuse)
-    with pytest.raises(InfrastructureError, match="may not write into .*/file/work: give them the directory, or name"):
-        facts_of_node(FactsQuestion("h1", Host(connection=Connection.RAY), str(tmp_path / "file" / "work")))
+    question = FactsQuestion("h1", Host(connection=Connection.RAY), str(tmp_path / "file" / "work"))
+    told = "may not write into .*/file/work: give them the directory, or name"
+    with pytest.raises(InfrastructureError, match=told):
+        facts_of_node(question)
+    # below a directory that is closed, as none is for root
+    monkeypatch.setattr(Path, "exists", Mock(side_effect=PermissionError(13, "Permission denied")))
+    with pytest.raises(InfrastructureError, match=told):
+        facts_of_node(question)
 
 
 class Skewed(ExternalCluster):

@@ -73,14 +73,11 @@ def test_an_answer_that_is_none_is_one_line(text: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_an_old_python_does_not_do() -> None:
+def test_a_python_that_is_missing_or_old_or_has_not_our_packages_does_not_do() -> None:
     for python, shown in (("3.7.9", "3.7.9"), (None, "missing")):
         expected = f"^python3 is {shown} there, and no container can be started: no engine: there is no socket"
         with pytest.raises(InfrastructureError, match=expected):
             host(CommandOutput(0, "", ""), python).describe(60.0)
-
-
-def test_a_python_without_our_packages_is_told() -> None:
     output = CommandOutput(1, "", "Traceback\nModuleNotFoundError: No module named 'pydantic'\n")
     with pytest.raises(InfrastructureError, match="its python3 cannot run it .*'pydantic'.*, and no container can be"):
         host(output).call(engine_facts, EngineQuestion(None, {}, False, 60.0), 60.0)
