@@ -204,6 +204,10 @@ def test_a_moment_without_descriptors_ends_nothing(
     assert failures == []
 
 
+def test_a_word_is_none_until_it_is_whole() -> None:
+    assert {next_word(pending) for pending in (b"", b"recor", b"records 3\nab")} == {None}
+
+
 ENDED: dict[str, object] = {"exit_code": 0, "ended_because": None, "log_tail": "x" * 10_000}
 NAMES = ([["..", "t"]], [["c", "a/b"]], [["c"]], "c", [["c", 1]], [["c", ""]])
 UNHEARD = (b"Welcome to this host\n", b"records -1\n", b"records 999999999\nx", b"RECORDS 1\nx", b"x" * 50)
