@@ -7,6 +7,7 @@ import pytest
 from orchestrator.cli import run
 from orchestrator.environments import BuiltImage
 from orchestrator.errors import ExitCode
+from tests.conftest import Captured, Patch
 
 IMAGE = BuiltImage(
     reference="taxmeter/cpu:1", image_id="sha256:" + "1" * 64, repo_digest=None, layers=("sha256:" + "2" * 64,),
@@ -15,33 +16,31 @@ IMAGE = BuiltImage(
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(in_project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def elsewhere(in_project: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
 
 
 @pytest.mark.parametrize(
-    ("problems", "code", "printed"),
+    ("command", "found", "code", "printed"),
     [
-        ((), ExitCode.OK, "cpu: identical: 1 layers, settings, 1 versions\n"),
-        (("layer 1 of 1: …",), ExitCode.TRIALS_FAILED, f"cpu: not the recorded image {IMAGE.image_id}\n  layer 1 of 1"),
+        (["verify"], (), ExitCode.OK, "cpu: identical: 1 layers, settings, 1 versions\n"),
+        (
+            ["verify"],
+            ("layer 1 …",),
+            ExitCode.TRIALS_FAILED,
+            f"cpu: not the recorded image {IMAGE.image_id}\n  layer 1",
+        ),
+        (["diff", "a", "b"], (), ExitCode.OK, "identical\n"),
+        (["diff", "a", "b"], ("layer 1",), ExitCode.TRIALS_FAILED, "a (expected) and b (found) differ:\n"),
     ],
 )
-def test_verify_says_so_by_its_exit_code(
-    problems: tuple[str, ...], code: int, printed: str, monkeypatch: pytest.MonkeyPatch, capsys
+def test_verify_and_diff_say_so_by_their_exit_code(
+    command: list[str], found: tuple[str, ...], code: int, printed: str, monkeypatch: Patch, capsys: Captured
 ) -> None:
-    monkeypatch.setattr("orchestrator.cli.images.verify_images", lambda *_: {"cpu": problems})
+    monkeypatch.setattr("orchestrator.cli.images.verify_images", lambda *_: {"cpu": found})
     monkeypatch.setattr("orchestrator.cli.images.read_built_images", lambda _: {"cpu": IMAGE})
-    assert run(["images", "verify"]) == code
-    assert capsys.readouterr().out.startswith(printed)
-
-
-@pytest.mark.parametrize(
-    ("lines", "code", "printed"),
-    [((), ExitCode.OK, "identical\n"), (("layer 1",), ExitCode.TRIALS_FAILED, "a (expected) and b (found) differ:\n")],
-)
-def test_diff_says_so_by_its_exit_code(lines, code, printed, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.setattr("orchestrator.cli.images.compare_images", lambda *_: lines)
-    assert run(["images", "diff", "a", "b"]) == code
+    monkeypatch.setattr("orchestrator.cli.images.compare_images", lambda *_: found)
+    assert run(["images", *command]) == code
     assert capsys.readouterr().out.startswith(printed)
 
 
@@ -56,7 +55,7 @@ def test_diff_says_so_by_its_exit_code(lines, code, printed, monkeypatch: pytest
         (["diff", "cpu", "cpu-2022"], ExitCode.NO_USABLE_HOST, "no Docker engine answers"),
     ],
 )
-def test_an_error_is_one_line(arguments: list[str], code: int, expected: str, capsys) -> None:
+def test_an_error_is_one_line(arguments: list[str], code: int, expected: str, capsys: Captured) -> None:
     assert run(["images", *arguments]) == code
     error = capsys.readouterr().err
     assert expected in error
