@@ -17,10 +17,8 @@ from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, ExitCode
 from runners.contract import Task, decode
 from runners.supervision.start import EXIT_BUSY
+from tests.conftest import Captured, Patch
 from tests.exporting import SWEEP, edit
-
-LOCKED = LockedEnvironment(python="3.11", lock_sha256="0" * 64, versions={"torch": "2.13.0+cpu", "numpy": "2.4.1"})
-Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
@@ -76,22 +74,22 @@ def test_the_device_of_a_sweep_reaches_its_trials(sweep_file: Path, tmp_path: Pa
 
 
 def test_any_suitable_cannot_be_chosen_for_a_machine_that_nobody_looks_at(
-    sweep_file: Path, tmp_path: Path, capsys: Capture
+    sweep_file: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     edit(sweep_file, "environments: [cpu]", "environments: [any-suitable]")
-    assert export(sweep_file, tmp_path / "out") == ExitCode.USAGE
-    error = capsys.readouterr().err
-    assert f"{sweep_file}:3: environments: any-suitable is chosen by what a machine has" in error
-    assert "add --environment NAME with one of cpu, cpu-2022, cpu-" in error
-    assert export(sweep_file, tmp_path / "out", "--environment", "cuda") == ExitCode.USAGE
-    assert "--environment cuda: the sweep does not name it; did you mean cuda13" in capsys.readouterr().err
-    assert export(sweep_file, tmp_path / "out", "--environment", "tensorrt") == ExitCode.USAGE
-    assert "the environment tensorrt has no lock: " in capsys.readouterr().err
+    for options, told in (
+        ((), f"{sweep_file}:3: environments: any-suitable is chosen by what a machine has"),
+        ((), "add --environment NAME with one of cpu, cpu-2022, cpu-"),
+        (("--environment", "cuda"), "--environment cuda: the sweep does not name it; did you mean cuda13"),
+        (("--environment", "tensorrt"), "the environment tensorrt has no lock: "),
+    ):
+        assert export(sweep_file, tmp_path / "out", *options) == ExitCode.USAGE
+        assert told in capsys.readouterr().err
     assert export(sweep_file, tmp_path / "out", "--environment", "cuda126") == ExitCode.OK
     assert {task.environment for task in read_manifest(tmp_path / "out").tasks} == {"cuda126"}
 
 
-def test_an_empty_directory_is_taken_and_a_full_one_is_not(sweep_file: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_an_empty_directory_is_taken_and_a_full_one_is_not(sweep_file: Path, tmp_path: Path, capsys: Captured) -> None:
     output = tmp_path / "out"
     output.mkdir()
     assert export(sweep_file, output) == ExitCode.OK
@@ -102,7 +100,7 @@ def test_an_empty_directory_is_taken_and_a_full_one_is_not(sweep_file: Path, tmp
 
 
 def test_an_export_that_fails_half_way_leaves_nothing(
-    sweep_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    sweep_file: Path, tmp_path: Path, monkeypatch: Patch, capsys: Captured
 ) -> None:
     full = OSError(28, "No space left on device")
     monkeypatch.setattr(shutil, "copyfile", Mock(side_effect=full))
@@ -115,7 +113,7 @@ def test_an_export_that_fails_half_way_leaves_nothing(
 
 
 @pytest.mark.parametrize("threads", ["threads: [all]\n", ""])
-def test_all_threads_need_the_number_of_cores(sweep_file: Path, tmp_path: Path, capsys: Capture, threads: str) -> None:
+def test_all_threads_need_the_number_of_cores(sweep_file: Path, tmp_path: Path, capsys: Captured, threads: str) -> None:
     edit(sweep_file, "threads: [1]\n", threads)
     assert export(sweep_file, tmp_path / "out") == ExitCode.USAGE
     place = f"{sweep_file}:6: threads: " if threads else f"{sweep_file}: threads: "
@@ -142,7 +140,7 @@ def test_chosen_cores_bind_the_runner(sweep_file: Path, tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_option_is_one_line(
-    sweep_file: Path, tmp_path: Path, capsys: Capture, option: str, value: str, expected: str
+    sweep_file: Path, tmp_path: Path, capsys: Captured, option: str, value: str, expected: str
 ) -> None:
     assert export(sweep_file, tmp_path / "out", option, value) == ExitCode.USAGE
     error = capsys.readouterr().err
@@ -151,40 +149,37 @@ def test_a_wrong_option_is_one_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_targets_ask_for_labels(sweep_file: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_targets_ask_for_labels_and_a_sweep_for_a_trial_that_can_run(
+    sweep_file: Path, tmp_path: Path, capsys: Captured
+) -> None:
     sweep_file.write_text(sweep_file.read_text() + "targets: {gpu: h200}\n")
     assert export(sweep_file, tmp_path / "out") == ExitCode.NO_USABLE_HOST
     assert "label gpu is not set, not h200" in capsys.readouterr().err
     assert export(sweep_file, tmp_path / "out", "--label", "gpu=h200") == ExitCode.OK
-
-
-def test_a_sweep_without_a_possible_trial_is_refused(sweep_file: Path, tmp_path: Path, capsys: Capture) -> None:
     edit(sweep_file, "[python, eager]", "[eager]")
-    assert export(sweep_file, tmp_path / "out") == ExitCode.USAGE
+    assert export(sweep_file, tmp_path / "other", "--label", "gpu=h200") == ExitCode.USAGE
     assert "every trial is skipped" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("text", "numbers", "are_chosen"),
-    [("2", (0, 1), False), ("0-2", (0, 1, 2), True), ("6,0-1", (0, 1, 6), True), ("3-3", (3,), True)],
-)
-def test_cores_are_a_number_or_a_list(text: str, numbers: tuple[int, ...], are_chosen: bool) -> None:
-    cores = parse_cores(text)
-    assert (cores.numbers, cores.are_chosen) == (numbers, are_chosen)
+def test_cores_are_a_number_or_a_list() -> None:
+    for text, numbers, are_chosen in (
+        ("2", (0, 1), False),
+        ("0-2", (0, 1, 2), True),
+        ("6,0-1", (0, 1, 6), True),
+        ("3-3", (3,), True),
+    ):
+        cores = parse_cores(text)
+        assert (cores.numbers, cores.are_chosen) == (numbers, are_chosen)
+    for text in ("", "0", "-1", "1-", "5-2", "a", "1,,2", "99999"):
+        with pytest.raises(ConfigurationError, match="expected a number"):
+            parse_cores(text)
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "1-", "5-2", "a", "1,,2", "99999"])
-def test_other_texts_are_no_cores(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="expected a number"):
-        parse_cores(text)
-
-
-@pytest.mark.parametrize(
-    ("python", "expected"),
-    [("3.11.4", []), ("3.12.1", ["python is 3.12.1 instead of 3.11"]), ("3.1.1", ["python is 3.1.1 instead of 3.11"])],
-)
-def test_another_python_is_a_difference(python: str, expected: list[str]) -> None:
-    assert LOCKED.differences({**LOCKED.versions, "python": python, "pip": "26.0"}) == expected
+def test_another_python_is_a_difference() -> None:
+    locked = LockedEnvironment(python="3.11", lock_sha256="0" * 64, versions={"torch": "2.13.0+cpu"})
+    for python, differs in (("3.11.4", False), ("3.12.1", True), ("3.1.1", True)):
+        expected = [f"python is {python} instead of 3.11"] if differs else []
+        assert locked.differences({**locked.versions, "python": python, "pip": "26.0"}) == expected
 
 
 def test_the_script_is_a_posix_shell_script() -> None:
@@ -195,18 +190,15 @@ def test_the_script_is_a_posix_shell_script() -> None:
     assert BUSY == EXIT_BUSY
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_what_is_no_export_is_refused(tmp_path: Path) -> None:
+    for text, expected in (
         (None, "it has no export.json"),
         ("{", "damaged"),
         ("[]", "damaged"),
         ('{"format": 2}', "format: damaged: Input should be less than or equal to 1"),
-    ],
-)
-def test_what_is_no_export_is_refused(tmp_path: Path, text: str | None, expected: str) -> None:
-    if text is not None:
-        (tmp_path / "export.json").write_text(text)
-    with pytest.raises(ConfigurationError, match=expected) as refused:
-        read_manifest(tmp_path)
-    assert "\n" not in str(refused.value)
+    ):
+        if text is not None:
+            (tmp_path / "export.json").write_text(text)
+        with pytest.raises(ConfigurationError, match=expected) as refused:
+            read_manifest(tmp_path)
+        assert "\n" not in str(refused.value)

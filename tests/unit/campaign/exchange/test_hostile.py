@@ -11,9 +11,9 @@ from orchestrator.campaign.exchange import intake
 from orchestrator.errors import ExitCode
 from orchestrator.store import Writer, fitting
 from tests import exporting
+from tests.conftest import Captured, Patch
 from tests.exporting import Export, edit, record
 
-Capture = pytest.CaptureFixture[str]
 export, exported = exporting.export, exporting.exported
 
 
@@ -52,7 +52,7 @@ def whole(export: Export) -> Export:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("file", ["export.json", "task.json", "system.json"])
 @pytest.mark.parametrize("attack", (SPECIAL | SPOILT).values(), ids=SPECIAL | SPOILT)
-def test_files_of_strangers_are_told_of_in_one_line(whole: Export, capsys: Capture, file: str, attack: Attack) -> None:
+def test_files_of_strangers_are_told_of_in_one_line(whole: Export, capsys: Captured, file: str, attack: Attack) -> None:
     attack((whole.directory if file == "export.json" else whole.task_directory(1)) / file)
     code = whole.load()
     error = capsys.readouterr().err
@@ -66,23 +66,23 @@ def test_files_of_strangers_are_told_of_in_one_line(whole: Export, capsys: Captu
 
 
 @pytest.mark.parametrize("attack", SPECIAL.values(), ids=SPECIAL)
-def test_records_that_are_no_file_are_refused_before_anything_is_stored(
-    whole: Export, capsys: Capture, attack: Attack
-) -> None:
+def test_records_that_are_no_file_are_refused_unstored(whole: Export, capsys: Captured, attack: Attack) -> None:
     attack(whole.task_directory(1) / "records.jsonl")
     assert (whole.load(), whole.store_path.exists()) == (ExitCode.USAGE, False)
     assert capsys.readouterr().err.count("records.jsonl") == 1
 
 
 @pytest.mark.timeout(120)
-def test_records_that_are_sparse_give_the_rows_before_the_hole(whole: Export, capsys: Capture) -> None:
+def test_records_that_are_sparse_give_the_rows_before_the_hole(whole: Export, capsys: Captured) -> None:
     sparse(whole.task_directory(1) / "records.jsonl")
     assert (whole.load(), len(whole.rows())) == (ExitCode.TRIALS_FAILED, 6)
     assert "records.jsonl: line 7 of its records cannot be read: 2147" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("place", ["tasks", "tasks/r2-cpu", "tasks/r2-cpu/again-2"])
-def test_a_directory_that_is_a_link_is_not_followed(whole: Export, tmp_path: Path, capsys: Capture, place: str) -> None:
+def test_a_directory_that_is_a_link_is_not_followed(
+    whole: Export, tmp_path: Path, capsys: Captured, place: str
+) -> None:
     path = whole.directory / place
     if path.exists():
         path.rename(tmp_path / "elsewhere")
@@ -102,7 +102,7 @@ def test_a_directory_that_is_a_link_is_not_followed(whole: Export, tmp_path: Pat
     ],
 )
 def test_a_row_of_the_second_task_that_no_store_takes_is_known_before_the_first_is_written(
-    export: Export, capsys: Capture, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], expected: str
+    export: Export, capsys: Captured, monkeypatch: Patch, changes: dict[str, Any], expected: str
 ) -> None:
     first, second = export.task(1).trials
     export.finish(0)
@@ -119,7 +119,7 @@ def test_a_row_of_the_second_task_that_no_store_takes_is_known_before_the_first_
     assert len(export.rows()) == 5
 
 
-def test_an_export_from_the_future_is_refused_and_nothing_is_written(export: Export, capsys: Capture) -> None:
+def test_an_export_from_the_future_is_refused_and_nothing_is_written(export: Export, capsys: Captured) -> None:
     export.finish(0)
     edit(export.directory / "export.json", str(export.manifest.exported_at_ns), "4070908800000000000")
     assert export.load() == ExitCode.USAGE
