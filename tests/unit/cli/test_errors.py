@@ -14,6 +14,7 @@ from orchestrator.campaign.reproduce.stored import StoredTrials
 from orchestrator.campaign.run import RunOutcome
 from orchestrator.cli import run
 from orchestrator.cli.sweep import exit_code
+from orchestrator.environments import BuiltImage
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.lock import HostLock, this_machine_to_ourselves
 from orchestrator.store import Attempt
@@ -170,3 +171,51 @@ def test_a_killed_driver_ends_a_reproduction_with_its_exit_code(project_copy: Pa
     monkeypatch.setattr(module, "open_hosts", lambda *_: nullcontext())
     monkeypatch.setattr(module, "run_reproduction", lambda *_: (None, RunOutcome("c", {}, 137)))
     assert run(["reproduce", "t"]) == 137
+
+
+IMAGE = BuiltImage(
+    reference="taxmeter/cpu:1", image_id="sha256:" + "1" * 64, repo_digest=None, layers=("sha256:" + "2" * 64,),
+    lock_sha256="0" * 64, recipe_sha256="12" * 32, base="x", config_sha256="c" * 64, versions={"torch": "2"}, facts={},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "found", "code", "printed"),
+    [
+        (["verify"], (), ExitCode.OK, "cpu: identical: 1 layers, settings, 1 versions\n"),
+        (
+            ["verify"],
+            ("layer 1 …",),
+            ExitCode.TRIALS_FAILED,
+            f"cpu: not the recorded image {IMAGE.image_id}\n  layer 1",
+        ),
+        (["diff", "a", "b"], (), ExitCode.OK, "identical\n"),
+        (["diff", "a", "b"], ("layer 1",), ExitCode.TRIALS_FAILED, "a (expected) and b (found) differ:\n"),
+    ],
+)
+def test_verify_and_diff_say_so_by_their_exit_code(
+    command: list[str], found: tuple[str, ...], code: int, printed: str, monkeypatch: Patch, capsys: Captured
+) -> None:
+    monkeypatch.setattr("orchestrator.cli.images.verify_images", lambda *_: {"cpu": found})
+    monkeypatch.setattr("orchestrator.cli.images.read_built_images", lambda _: {"cpu": IMAGE})
+    monkeypatch.setattr("orchestrator.cli.images.compare_images", lambda *_: found)
+    assert run(["images", *command]) == code
+    assert capsys.readouterr().out.startswith(printed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        (["push", "--registry", "nothing"], ExitCode.USAGE, "--registry nothing is no registry: expected HOST"),
+        (["load", "none.tar"], ExitCode.USAGE, "none.tar: no such file"),
+        (["verify", "no-such"], ExitCode.USAGE, "images.lock.yaml: no"),
+        (["build", "no-such"], ExitCode.USAGE, "unknown environment no-such; "),
+        (["build", "cpu"], ExitCode.NO_USABLE_HOST, "no Docker engine answers at unix:///nonexistent/docker.sock"),
+        (["diff", "cpu", "cpu-2022"], ExitCode.NO_USABLE_HOST, "no Docker engine answers"),
+    ],
+)
+def test_an_error_about_images_is_one_line(
+    project_copy: Path, capsys: Captured, arguments: list[str], code: int, expected: str
+) -> None:
+    assert run(["images", *arguments]) == code
+    assert expected in one_error_line(capsys)

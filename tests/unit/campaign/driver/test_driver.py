@@ -24,7 +24,7 @@ from orchestrator.campaign.control import (
     RequestKind,
 )
 from orchestrator.campaign.driver.driver import Driver
-from orchestrator.campaign.driver.host_work import HostWork, hopeless, move, silent
+from orchestrator.campaign.driver.host_work import HostWork, hopeless, silent
 from orchestrator.campaign.driver.leftovers import BREAK_S, PAUSE_S, RECOVERY_S, ListeningClock, Recovery, ask
 from orchestrator.campaign.driver.requests import Requests
 from orchestrator.campaign.driver.task_tracker import RunningTask, TaskTracker
@@ -58,8 +58,8 @@ FAULTS = Faults(silence_s=10, return_s=300, queue_s=120)
 NOTHING = cast("Any", None)
 
 
-def tasks(host: str, targets: str = "each-host") -> list[PlannedTask]:
-    return list(plan(sweep(targets, rounds=3), [ready(host).planning], "c").tasks)
+def tasks(host: str) -> list[PlannedTask]:
+    return list(plan(sweep(rounds=3), [ready(host).planning], "c").tasks)
 
 
 def work(host: str = "h1") -> HostWork:
@@ -145,16 +145,6 @@ def test_a_lost_host_is_given_up_only_when_nothing_else_is_left_to_do() -> None:
     gone.is_drained = False
     gone.waiting.clear()
     assert hopeless(hosts, 10_000, FAULTS) == []
-
-
-def test_what_waits_moves_to_a_host_that_stands_for_the_lost_one() -> None:
-    gone, waiting = HostWork("h1", waiting=deque(tasks("h1", "any")), total=6), tasks("h2", "any")
-    able = [trial.trial_id for planned in waiting for trial in planned.task.trials]
-    spare = HostWork("h2", able=frozenset(able))
-    assert move([gone], spare, ()) == {"h1": 6}
-    assert [trial.trial_id for planned in spare.waiting for trial in planned.task.trials] == able
-    assert all(planned.host == "h2" and planned.task.task_id.startswith("c-h2-cpu-r") for planned in spare.waiting)
-    assert (len(gone.waiting), gone.total, spare.total) == (0, 0, 6)
 
 
 @dataclass
