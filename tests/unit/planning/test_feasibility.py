@@ -39,18 +39,15 @@ OLDEST, OLDER = {"cuda116-paper"}, {"cuda116-paper", "cuda126"}
 ALL = {*OLDER, "cuda13"}
 
 
-@pytest.mark.parametrize(
-    ("capability", "driver", "served"),
-    [
+def test_older_drivers_and_gpus_serve_fewer_environments() -> None:
+    for capability, driver, served in (
         *(("8.0", "450.80.01", set()), ("8.0", "450.80.02", OLDEST), ("8.0", "470.82", OLDEST)),
         *(("8.0", "525.60.13", OLDER), ("8.0", "579.99", OLDER), ("8.0", "580.65.06", ALL)),
         # machine code serves higher minor numbers of its major one
         *((capability, "580.95.05", set()) for capability in ("5.2", "11.0", "13.0")),
         *(("7.2", "580.95.05", OLDER), ("8.7", "580.95.05", ALL), ("12.1", "580.95.05", {"cuda13"})),
-    ],
-)
-def test_older_drivers_and_gpus_serve_fewer_environments(capability: str, driver: str, served: set[str]) -> None:
-    assert serving(GpuFacts("a GPU", capability, 16 * GIB), driver) == served
+    ):
+        assert serving(GpuFacts("a GPU", capability, 16 * GIB), driver) == served, (capability, driver)
 
 
 NEW_ENOUGH = ("580.65.06-open", "580.65.x", "580.65.06.1", "1000")
@@ -92,32 +89,30 @@ def test_processors_of_another_architecture_are_refused_unless_it_is_unknown(dev
             assert environment_problem(catalogue()[name], replace(NO_GPU, architecture=same), "cpu") is None
 
 
-@pytest.mark.parametrize(
-    ("environment", "here", "reason"),
-    [
-        ("cuda126", machine(A100, driver="470.82"), "driver 470.82 is older than 525.60.13"),
-        ("cuda13", machine(PASCAL), "6.1 of NVIDIA GeForce GTX 1080 Ti cannot run machine code for 7.5, 8.0, "),
-        (Demands("2026-10", "13.0", "580", ("8.6", "9.0")), machine(A100), "8.0 of NVIDIA A100-PCIE-40GB cannot run"),
-        ("cuda13", NO_GPU, "no GPU: NVML does not start: Driver Not Loaded"),
-        ("cpu", machine(H200), "it has no CUDA, which device cuda needs"),
-    ],
-)
-def test_why_a_gpu_is_not_served(environment: str | Demands, here: Machine, reason: str) -> None:
-    demands = catalogue()[environment] if isinstance(environment, str) else environment
-    assert reason in str(environment_problem(demands, here, "cuda"))
+def test_why_a_gpu_is_not_served() -> None:
+    few = Demands("2026-10", "13.0", "580", ("8.6", "9.0"))
+    for demands, here, reason in (
+        (catalogue()["cuda126"], machine(A100, driver="470.82"), "driver 470.82 is older than 525.60.13"),
+        (
+            catalogue()["cuda13"],
+            machine(PASCAL),
+            "6.1 of NVIDIA GeForce GTX 1080 Ti cannot run machine code for 7.5, 8.0, ",
+        ),
+        (few, machine(A100), "8.0 of NVIDIA A100-PCIE-40GB cannot run machine code for 8.6, 9.0"),
+        (catalogue()["cuda13"], NO_GPU, "no GPU: NVML does not start: Driver Not Loaded"),
+        (catalogue()["cpu"], machine(H200), "it has no CUDA, which device cuda needs"),
+    ):
+        assert reason in str(environment_problem(demands, here, "cuda"))
 
 
-@pytest.mark.parametrize(
-    "here",
-    [
+def test_what_is_unknown_or_for_cuda_to_decide_is_not_refused() -> None:
+    for here in (
         None,
         *(machine(H200, driver=driver) for driver in (None, "N/A", "")),
         *(machine(replace(H200, compute_capability=capability)) for capability in (None, "N/A")),
         machine(PASCAL, H200),  # another is served
-    ],
-)
-def test_what_is_unknown_or_for_cuda_to_decide_is_not_refused(here: Machine | None) -> None:
-    assert environment_problem(catalogue()["cuda13"], here, "cuda") is None
+    ):
+        assert environment_problem(catalogue()["cuda13"], here, "cuda") is None
 
 
 def test_on_a_processor_any_suitable_is_an_environment_made_for_processors() -> None:

@@ -228,9 +228,8 @@ def with_gpu(name: str, *models: str) -> PlanningHost:
 FLEET = [with_gpu("h1"), with_gpu("h2", "A100"), with_gpu("h3", "A100", "A100"), with_gpu("h4", "H100")]
 
 
-@pytest.mark.parametrize(
-    ("targets", "wanted", "reason"),
-    [
+def test_targets_choose_hosts_also_by_what_was_found_on_them(quickstart: Sweep) -> None:
+    for targets, wanted, reason in (
         ("each-host", {"h1", "h2", "h3", "h4"}, None),
         ("each-gpu-model", {"h2", "h4"}, "h3: h2 is measured, and has the same model of GPU"),
         ("any", {"h1"}, "h4: h1 is measured, and targets are any"),
@@ -238,15 +237,11 @@ FLEET = [with_gpu("h1"), with_gpu("h2", "A100"), with_gpu("h3", "A100", "A100"),
         ({"gpu_model": "A100", "gpu_count": "2"}, {"h3"}, None),
         ({"gpu_model": "none"}, {"h1"}, None),
         ({"driver": "580.*", "gpu_model": "H*"}, {"h4"}, None),
-    ],
-)
-def test_targets_choose_hosts_also_by_what_was_found_on_them(
-    quickstart: Sweep, targets: str | dict[str, str], wanted: set[str], reason: str | None
-) -> None:
-    found = planned(quickstart, *FLEET, targets=targets)
-    assert hosts_of(found) == wanted
-    assert {line.partition(":")[0] for line in found.unmatched} == {host.name for host in FLEET} - wanted
-    assert reason is None or reason in found.unmatched
+    ):
+        found = planned(quickstart, *FLEET, targets=targets)
+        assert hosts_of(found) == wanted
+        assert {line.partition(":")[0] for line in found.unmatched} == {host.name for host in FLEET} - wanted
+        assert reason is None or reason in found.unmatched
 
 
 def test_a_label_of_the_inventory_selects_too_but_does_not_hide_a_fact(quickstart: Sweep) -> None:

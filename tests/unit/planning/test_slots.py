@@ -153,17 +153,15 @@ def wanted(device: str, rounds: int, **more: object) -> Sweep:
     return sweep(rounds=rounds, workloads=("bert-base",), backends=("eager",), **(usual | more))
 
 
-@pytest.mark.parametrize(
-    ("device", "rounds", "expected", "threads", "at_once"),
-    [("cuda", 3, [0, 0, 1, 1, 0, 0], 8, 2), ("cpu", 2, [0] * 4, 16, 1)],
-)
-def test_a_round_on_gpus_has_one_slot_for_all_environments_and_one_on_processors_the_whole_host(
-    device: str, rounds: int, expected: list[int], threads: int, at_once: int
-) -> None:
-    tasks = plan(wanted(device, rounds), [HOST], "c").tasks
-    assert [task.slot for task in tasks] == [slot_of(SLOTS, task.task).index for task in tasks] == expected
-    assert {trial.spec.threads for task in tasks for trial in task.task.trials} == {threads}
-    assert slots_at_once(SLOTS, [task.task for task in tasks]) == at_once
+def test_a_round_on_gpus_has_one_slot_for_all_environments_and_one_on_processors_the_whole_host() -> None:
+    for device, rounds, expected, threads, at_once in (
+        ("cuda", 3, [0, 0, 1, 1, 0, 0], 8, 2),
+        ("cpu", 2, [0] * 4, 16, 1),
+    ):
+        tasks = plan(wanted(device, rounds), [HOST], "c").tasks
+        assert [task.slot for task in tasks] == [slot_of(SLOTS, task.task).index for task in tasks] == expected
+        assert {trial.spec.threads for task in tasks for trial in task.task.trials} == {threads}
+        assert slots_at_once(SLOTS, [task.task for task in tasks]) == at_once
 
 
 def test_an_estimate_knows_what_a_gpu_costs_and_that_two_take_half_of_it() -> None:

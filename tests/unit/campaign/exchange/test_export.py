@@ -133,23 +133,18 @@ def test_chosen_cores_bind_the_runner(sweep_file: Path, tmp_path: Path) -> None:
     assert 'taskset -c 4-5,7 "$python" -m runners' in (tmp_path / "out" / "run.sh").read_text()
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "expected"),
-    [
+def test_a_wrong_option_is_one_line(sweep_file: Path, tmp_path: Path, capsys: Captured) -> None:
+    for option, value, expected in (
         ("--cores", "many", "expected a number such as 16"),
         ("--label", "gpu", "expected NAME=VALUE"),
         ("--host", "GPU box", "a host name consists of"),
         ("--environment", "cpx", "the sweep does not name it; did you mean cpu?"),
-    ],
-)
-def test_a_wrong_option_is_one_line(
-    sweep_file: Path, tmp_path: Path, capsys: Captured, option: str, value: str, expected: str
-) -> None:
-    assert export(sweep_file, tmp_path / "out", option, value) == ExitCode.USAGE
-    error = capsys.readouterr().err
-    assert f"{option} {value}: {expected}" in error
-    assert error.count("\n") == 1
-    assert not (tmp_path / "out").exists()
+    ):
+        assert export(sweep_file, tmp_path / "out", option, value) == ExitCode.USAGE
+        error = capsys.readouterr().err
+        assert f"{option} {value}: {expected}" in error
+        assert error.count("\n") == 1
+        assert not (tmp_path / "out").exists()
 
 
 def test_targets_ask_for_labels_and_a_sweep_for_a_trial_that_can_run(
@@ -267,15 +262,10 @@ def test_a_lease_ends_in_time_with_as_much_of_the_export_as_fits(tmp_path: Path)
         assert archive.getnames() == ["gpu-run", "gpu-run/run.sh"]
 
 
-def test_checks_in_an_image_get_the_gpu_the_code_and_a_place_for_rows_and_nothing_of_an_earlier_run(
-    tmp_path: Path,
-) -> None:
+def test_checks_in_an_image_get_the_gpu_the_code_and_a_place_for_rows_and_nothing_of_before(tmp_path: Path) -> None:
     commands, out = tmp_path / "commands", tmp_path / "out"
-    docker = f"""[ "$1" = image ] && echo sha256:cuda13
-echo "$*" >>{commands}
-[ "$1" = image ] || exit 1
-"""
-    stub(tmp_path / "bin" / "docker", docker)
+    script = f'[ "$1" = image ] && echo sha256:cuda13\necho "$*" >>{commands}\n[ "$1" = image ] || exit 1\n'
+    stub(tmp_path / "bin" / "docker", script)
     out.mkdir()
     (out / "rows.tar").write_text("of an earlier run: no tar")
     environ = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
