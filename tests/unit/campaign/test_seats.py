@@ -79,10 +79,9 @@ def test_rows_tell_the_cores_and_the_memory_of_the_slot(task: Callable[[str, int
 
 
 def test_a_row_names_its_gpu_where_a_host_has_several_kinds(task: Callable[[str, int], Task]) -> None:
-    seen = collect()
-    assert seen.private is not None
     gpu = Gpu("NVIDIA A100-SXM4-80GB", "8.0", 80 * 2**30, *(None,) * 10)
-    seen = replace(seen, gpus=(gpu, replace(gpu, name="Tesla T4")))
+    seen = replace(collect(), gpus=(gpu, replace(gpu, name="Tesla T4")))
+    assert seen.private is not None
     asked = requests(replace(seen, private=replace(seen.private, gpu_uuids=("GPU-a", "GPU-b"))))
     builder = asked.builder(asked.origin("h1", "cpu", task("cuda", 2)))
     assert builder.context.hot["gpu_name"] == "Tesla T4"

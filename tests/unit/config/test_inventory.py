@@ -30,40 +30,18 @@ from tests.refusals import refusal, replaced
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdRrLCEn7RgVU/YrTkY3kozl+32/KIemnbbwB+QCT75"
 LAB = f"""\
 version: 1
-defaults:
-  user: bench
-  reserved_cores: 1
-  labels: {{site: here, rack: none}}
-  expect: {{driver: ">=535"}}
+defaults: {{user: bench, reserved_cores: 1, labels: {{site: here, rack: none}}, expect: {{driver: ">=535"}}}}
 groups:
   ampere:
-    hosts: [a3090-01, "a100-*"]
-    labels: {{generation: ampere, rack: a}}
-    user: ampere
-    expect: {{gpu_count: 4}}
-  special:
-    hosts: [a100-02]
-    user: special
-    reserved_cores: 2
+    {{hosts: [a3090-01, "a100-*"], labels: {{generation: ampere, rack: a}}, user: ampere, expect: {{gpu_count: 4}}}}
+  special: {{hosts: [a100-02], user: special, reserved_cores: 2}}
 hosts:
-  a3090-01:
-    connection: ssh
-    address: 10.0.0.6
+  a3090-01: {{connection: ssh, address: 10.0.0.6}}
   a100-01:
-    connection: ssh
-    address: 10.0.0.7
-    host_key: {KEY} somebody@somewhere
-    user: own
-    labels: {{rack: b}}
-    state: drain
-    expect: {{gpu_count: 8, driver: null}}
-  a100-02:
-    connection: ssh
-    ssh_alias: gateway
-  here:
-    connection: local
-    engine: docker
-    user: null
+    {{connection: ssh, address: 10.0.0.7, host_key: {KEY} somebody@somewhere, user: own, labels: {{rack: b}},
+      state: drain, expect: {{gpu_count: 8, driver: null}}}}
+  a100-02: {{connection: ssh, ssh_alias: gateway}}
+  here: {{connection: local, engine: docker, user: null}}
 """
 
 

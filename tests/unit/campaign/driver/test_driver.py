@@ -49,7 +49,7 @@ from orchestrator.scheduling import (
 )
 from orchestrator.scheduling.host_calls import end_worker, this_worker
 from orchestrator.store import Ingest, Store
-from runners.contract import EXIT_CANNOT_RECORD, Begin, Environment, Line, encode_line
+from runners.contract import EXIT_CANNOT_RECORD, Begin, Environment, encode_line
 from runners.system import collect
 from tests.conftest import Patch
 from tests.scripted_campaign import ready, sweep
@@ -280,8 +280,8 @@ class Driving:
         requests = Requests("c", everyone, files, "store", collect())
         tracker = TaskTracker(requests, ingest, lambda told: self.told.append(getattr(told, "text", "")))
         state = CampaignProgressState("c", "s", 0, 0, CampaignPhase.RUNNING, (), 0, 6, 0, 1, "here", "results", 0, None)
-        given = (self.works, cast("Any", self.hosts), tracker, self.control, state, FAULTS, wanted, {})
-        self.driver = Driver(*given, lambda planned: planned, clock=lambda: self.now_s)
+        hosts, recall, clock = cast("Any", self.hosts), lambda planned: planned, lambda: self.now_s
+        self.driver = Driver(self.works, hosts, tracker, self.control, state, FAULTS, wanted, {}, recall, clock=clock)
 
     def start(self) -> list[str]:
         """Submits what can start, which begins at once; returns the ids."""
@@ -312,12 +312,6 @@ class Driving:
         """The host that was asked last whether it is there says so."""
         self.hosts.pings[-1].items.append("here")
         self.looks()
-
-    def records(self, task_id: str, *lines: Line) -> int:
-        """The task's runner writes them; returns their size."""
-        data = b"".join(map(encode_line, lines))
-        self.driver._take(RecordPiece("h1", task_id, 0, 0, data))
-        return len(data)
 
 
 Drive = Callable[..., Driving]
@@ -390,9 +384,10 @@ def test_a_runner_that_cannot_write_its_records_is_no_fault_of_the_trial(drive: 
     [task_id] = driving.start()
     trial, other = driving.hosts.submitted[0].task.trials
     begun = Begin(trial.trial_id, trial.attempt, 1)
-    size = driving.records(task_id, Environment(task_id, {"python": "3"}, {}, "code"), begun)
+    data = encode_line(Environment(task_id, {"python": "3"}, {}, "code")) + encode_line(begun)
+    driving.driver._take(RecordPiece("h1", task_id, 0, 0, data))
     full = TaskOutcome(EXIT_CANNOT_RECORD, None, None, "records.jsonl: No space left on device")
-    driving.driver._take(TaskEnded("h1", task_id, full, None, size))
+    driving.driver._take(TaskEnded("h1", task_id, full, None, len(data)))
     driving.looks()
     host = driving.works["h1"]
     assert host.reason == "its runner could not write its records (records.jsonl: No space left on device)"
