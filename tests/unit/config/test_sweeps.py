@@ -57,7 +57,8 @@ def in_sweeps(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", FILES, ids=in_sweeps)
-def test_every_sweep_has_environments_that_exist_and_trials_and_only_coverage_some_that_cannot_run(path: Path) -> None:
+def test_a_sweep_is_named_after_its_file_and_has_environments_and_trials_and_only_coverage_skips(path: Path) -> None:
+    assert loaded(path).name == re.sub(r"[/_]", "-", in_sweeps(path).removesuffix(".yaml"))
     known = Catalogue.load(PROJECT / "docker" / "images.yaml").entries
     assert set(loaded(path).environments) <= {*known, ANY_SUITABLE}
     assert one_round(path).trials > 0
@@ -79,13 +80,8 @@ def test_the_head_of_a_sweep_says_how_many_trials_it_has(path: Path) -> None:
     assert said == [f"{trials * batches * loaded(path).rounds:,}"]
 
 
-def test_names_of_sweeps_are_unique_and_tell_their_file() -> None:
-    names = [loaded(path).name for path in FILES]
-    assert names == [re.sub(r"[/_]", "-", in_sweeps(path).removesuffix(".yaml")) for path in FILES]
-    assert len(set(names)) == len(names)
-
-
-def test_each_figure_and_table_of_the_paper_with_axes_has_its_sweep() -> None:
+def test_names_of_sweeps_are_unique_and_each_figure_and_table_of_the_paper_with_axes_has_one() -> None:
+    assert len({loaded(path).name for path in FILES}) == len(FILES)
     assert [name for name in PAPER if not (SWEEPS / "paper" / f"{name}.yaml").exists()] == []
     for path in (SWEEPS / "paper").glob("*.yaml"):
         assert loaded(path).device == "cuda"
@@ -99,13 +95,10 @@ def all_trials(*paths: Path) -> list[Trial]:
     return [trial for found in plans for trial in (*trials_of(found), *(skip.trial for skip in found.skips))]
 
 
-def test_the_parts_of_coverage_are_the_whole() -> None:
-    parts, whole = (all_trials(*SWEEPS.glob(pattern)) for pattern in ("coverage/*.yaml", "coverage.yaml"))
+def test_coverage_and_its_parts_visit_every_workload_and_every_backend_of_a_cpu() -> None:
+    whole, parts = (all_trials(*SWEEPS.glob(pattern)) for pattern in ("coverage.yaml", "coverage/*.yaml"))
     assert sorted(trial.trial_key for trial in parts) == sorted(trial.trial_key for trial in whole)
-
-
-def test_coverage_visits_every_workload_and_every_backend_of_a_cpu() -> None:
-    specs = [trial.spec for trial in all_trials(SWEEPS / "coverage.yaml")]
+    specs = [trial.spec for trial in whole]
     visited = {(spec.workload.name, spec.backend.name) for spec in specs}
     models = {name for name, info in WORKLOADS.items() if info.family != "synthetic"}
     on_a_cpu = {name for name, info in BACKENDS.items() if "cpu" in info.devices and name != "python"}

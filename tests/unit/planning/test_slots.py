@@ -129,13 +129,10 @@ def test_gpus_are_chosen_by_uuid_pattern_number_and_range() -> None:
         assert chosen.problems == ()
 
 
-def test_a_gpu_that_is_not_there_is_named_with_those_that_are() -> None:
+def test_gpus_that_are_not_there_or_divided_are_named() -> None:
     [problem] = choose_gpus(["0", "GPU-ff*"], gpus(2)).problems
     assert problem == "gpus names GPU-ff*, and the host has 0: GPU-00000000-0000, 1: GPU-00000001-0000"
     assert choose_gpus(["7-9"], ()).problems == ("gpus names 7-9, and the host has no GPU",)
-
-
-def test_divided_gpus_are_left_out_and_refused_where_they_are_named() -> None:
     known = [*gpus(1), *gpus(2, mig=True)[1:]]
     chosen = choose_gpus(None, known)
     assert (chosen.gpus, chosen.divided, chosen.problems) == ((known[0],), ("GPU-00000001-0000",), ())
