@@ -1,6 +1,7 @@
 """Errors reach a person as one line on standard error, with the right exit code."""
 
 import os
+import shutil
 import sys
 import time
 from contextlib import nullcontext
@@ -21,18 +22,18 @@ from orchestrator.store import Attempt
 from runners.contract import Status
 from tests.conftest import PROJECT, Captured, Patch
 
+SWEEP, HOSTS = "sweeps/quickstart.yaml", "hostinventory.yaml"
+
 
 @pytest.fixture
 def project_copy(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: Patch) -> Path:
     # A sweep that runs on this machine meanwhile holds the lock in the usual place.
     lock = HostLock(directory=tmp_path_factory.mktemp("locks"))
     monkeypatch.setattr(sys.modules["orchestrator.hosts.lock"], "HOST_LOCK", lock)
-    for name in ("hostinventory.yaml", "sweeps/quickstart.yaml", "docker/images.yaml"):
-        target = tmp_path / name
-        target.parent.mkdir(exist_ok=True)
-        target.write_text((PROJECT / name).read_text())
-    for name in ("docker/environments", "docker/Dockerfile"):
-        (tmp_path / name).symlink_to(PROJECT / name)
+    (tmp_path / "docker").symlink_to(PROJECT / "docker")
+    (tmp_path / "sweeps").mkdir()
+    for name in (HOSTS, SWEEP):
+        shutil.copy(PROJECT / name, tmp_path / name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
     return tmp_path
@@ -58,7 +59,6 @@ def test_a_plan_is_printed_and_nothing_runs(project_copy: Path, capsys: Captured
     assert sorted(path.name for path in project_copy.iterdir()) == ["docker", "hostinventory.yaml", "sweeps"]
 
 
-SWEEP, HOSTS = "sweeps/quickstart.yaml", "hostinventory.yaml"
 ELSEWHERE = (HOSTS, "connection: local", "connection: ssh\n    address: 127.0.0.1.invalid")
 NO_CONTAINERS = (HOSTS, "executor: auto", "executor: process")
 TOO_FEW_CORES = (HOSTS, "reserved_cores: 0", "reserved_cores: 4096")
