@@ -7,6 +7,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -140,21 +141,16 @@ def test_two_sweeps_and_a_task_of_a_cluster_exclude_each_other(project_copy: Pat
         assert not held.wait(0.3)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
+def test_what_is_not_there_is_one_line_and_nothing_runs(project_copy: Path, capsys: Captured) -> None:
+    (project_copy / "results").mkdir()
+    for arguments, expected in (
         (["sweep", "plan", "--limit", "a100"], "no host is called a100; known: this-machine"),
         (["reproduce", "abc", "--results", "none"], "no such store"),
         (["reproduce", "abc"], "no trial and no campaign is called 'abc'"),
-    ],
-)
-def test_what_is_not_there_is_one_line_and_nothing_runs(
-    project_copy: Path, capsys: Captured, arguments: list[str], expected: str
-) -> None:
-    (project_copy / "results").mkdir()
-    assert run(arguments) == ExitCode.USAGE
-    assert expected in one_error_line(capsys)
-    assert list((project_copy / "results").iterdir()) == []
+    ):
+        assert run(arguments) == USAGE
+        assert expected in one_error_line(capsys)
+        assert list((project_copy / "results").iterdir()) == []
 
 
 def test_an_unknown_command(capsys: Captured) -> None:
@@ -179,43 +175,29 @@ IMAGE = BuiltImage(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("command", "found", "code", "printed"),
-    [
-        (["verify"], (), ExitCode.OK, "cpu: identical: 1 layers, settings, 1 versions\n"),
-        (
-            ["verify"],
-            ("layer 1 …",),
-            ExitCode.TRIALS_FAILED,
-            f"cpu: not the recorded image {IMAGE.image_id}\n  layer 1",
-        ),
-        (["diff", "a", "b"], (), ExitCode.OK, "identical\n"),
-        (["diff", "a", "b"], ("layer 1",), ExitCode.TRIALS_FAILED, "a (expected) and b (found) differ:\n"),
-    ],
-)
-def test_verify_and_diff_say_so_by_their_exit_code(
-    command: list[str], found: tuple[str, ...], code: int, printed: str, monkeypatch: Patch, capsys: Captured
-) -> None:
-    monkeypatch.setattr("orchestrator.cli.images.verify_images", lambda *_: {"cpu": found})
+def test_verify_and_diff_say_so_by_their_exit_code(project_copy: Path, monkeypatch: Patch, capsys: Captured) -> None:
     monkeypatch.setattr("orchestrator.cli.images.read_built_images", lambda _: {"cpu": IMAGE})
-    monkeypatch.setattr("orchestrator.cli.images.compare_images", lambda *_: found)
-    assert run(["images", *command]) == code
-    assert capsys.readouterr().out.startswith(printed)
+    verify, diff, differs = ["verify"], ["diff", "a", "b"], ("layer 1 …",)
+    for command, found, code, printed in (
+        (verify, (), ExitCode.OK, "cpu: identical: 1 layers, settings, 1 versions\n"),
+        (verify, differs, ExitCode.TRIALS_FAILED, f"cpu: not the recorded image {IMAGE.image_id}\n  layer 1"),
+        (diff, (), ExitCode.OK, "identical\n"),
+        (diff, differs, ExitCode.TRIALS_FAILED, "a (expected) and b (found) differ:\n"),
+    ):
+        monkeypatch.setattr("orchestrator.cli.images.verify_images", Mock(return_value={"cpu": found}))
+        monkeypatch.setattr("orchestrator.cli.images.compare_images", Mock(return_value=found))
+        assert run(["images", *command]) == code
+        assert capsys.readouterr().out.startswith(printed)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "expected"),
-    [
-        (["push", "--registry", "nothing"], ExitCode.USAGE, "--registry nothing is no registry: expected HOST"),
-        (["load", "none.tar"], ExitCode.USAGE, "none.tar: no such file"),
-        (["verify", "no-such"], ExitCode.USAGE, "images.lock.yaml: no"),
-        (["build", "no-such"], ExitCode.USAGE, "unknown environment no-such; "),
-        (["build", "cpu"], ExitCode.NO_USABLE_HOST, "no Docker engine answers at unix:///nonexistent/docker.sock"),
-        (["diff", "cpu", "cpu-2022"], ExitCode.NO_USABLE_HOST, "no Docker engine answers"),
-    ],
-)
-def test_an_error_about_images_is_one_line(
-    project_copy: Path, capsys: Captured, arguments: list[str], code: int, expected: str
-) -> None:
-    assert run(["images", *arguments]) == code
-    assert expected in one_error_line(capsys)
+def test_an_error_about_images_is_one_line(project_copy: Path, capsys: Captured) -> None:
+    for arguments, code, expected in (
+        (["push", "--registry", "nothing"], USAGE, "--registry nothing is no registry: expected HOST"),
+        (["load", "none.tar"], USAGE, "none.tar: no such file"),
+        (["verify", "no-such"], USAGE, "images.lock.yaml: no"),
+        (["build", "no-such"], USAGE, "unknown environment no-such; "),
+        (["build", "cpu"], UNUSABLE, "no Docker engine answers at unix:///nonexistent/docker.sock"),
+        (["diff", "cpu", "cpu-2022"], UNUSABLE, "no Docker engine answers"),
+    ):
+        assert run(["images", *arguments]) == code
+        assert expected in one_error_line(capsys)

@@ -116,7 +116,9 @@ def test_an_export_that_fails_half_way_leaves_nothing(
 
 
 @pytest.mark.parametrize("threads", ["threads: [all]\n", ""])
-def test_all_threads_need_the_number_of_cores(sweep_file: Path, tmp_path: Path, capsys: Captured, threads: str) -> None:
+def test_all_threads_need_a_number_of_cores_and_chosen_ones_bind_the_runner(
+    sweep_file: Path, tmp_path: Path, capsys: Captured, threads: str
+) -> None:
     edit(sweep_file, "threads: [1]\n", threads)
     assert export(sweep_file, tmp_path / "out") == ExitCode.USAGE
     place = f"{sweep_file}:6: threads: " if threads else f"{sweep_file}: threads: "
@@ -126,11 +128,8 @@ def test_all_threads_need_the_number_of_cores(sweep_file: Path, tmp_path: Path, 
     assert export(sweep_file, tmp_path / "out", "--cores", "16") == ExitCode.OK
     assert {trial.spec.threads for trial in task_of(tmp_path / "out" / "tasks" / "r01-cpu").trials} == {16}
     assert "taskset" not in (tmp_path / "out" / "run.sh").read_text()
-
-
-def test_chosen_cores_bind_the_runner(sweep_file: Path, tmp_path: Path) -> None:
-    assert export(sweep_file, tmp_path / "out", "--cores", "4-5,7") == ExitCode.OK
-    assert 'taskset -c 4-5,7 "$python" -m runners' in (tmp_path / "out" / "run.sh").read_text()
+    assert export(sweep_file, tmp_path / "bound", "--cores", "4-5,7") == ExitCode.OK
+    assert 'taskset -c 4-5,7 "$python" -m runners' in (tmp_path / "bound" / "run.sh").read_text()
 
 
 def test_a_wrong_option_is_one_line(sweep_file: Path, tmp_path: Path, capsys: Captured) -> None:
