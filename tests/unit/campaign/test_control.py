@@ -21,7 +21,9 @@ from orchestrator.campaign.control import (
     RequestKind,
 )
 from orchestrator.errors import NoUsableHostError
-from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
+from orchestrator.planning import PlanningHost
+from tests.conftest import Patch
+from tests.scripted_campaign import PIN
 
 HOSTS = (
     HostProgress("h1", HostPhase.RUNNING, 5, task_id="t", trial="tiny-bert eager batch 1 round 1", done=3, left=4),
@@ -30,12 +32,7 @@ HOSTS = (
 STATE = CampaignProgressState(
     "c-1", "quick", 1, 2, CampaignPhase.RUNNING, HOSTS, 4, 10, 1, 42, "this machine", "/results", 2, 61.5
 )
-READY = ReadyHost(
-    PlanningHost("h3", {"rack": "b"}, (1, 2), {"cpu": EnvironmentPin("cpu", Isolation.DOCKER, "for a test", "lock")}),
-    {},
-    frozenset({0}),
-    "/var/lib/taxmeter",
-)
+READY = ReadyHost(PlanningHost("h3", {"rack": "b"}, (1, 2), {"cpu": PIN}), {}, frozenset({0}), "/var/lib/taxmeter")
 
 
 @pytest.fixture
@@ -58,45 +55,29 @@ def test_what_a_driver_says_is_read_as_it_was_said_and_never_half_of_it(control:
     assert control.state() == states[1], "also when it is over"
 
 
-def test_requests_and_offers_are_taken_whole_in_their_order_and_once(
-    control: ControlFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also if the clock is set back meanwhile."""
+def test_requests_and_offers_are_taken_once_in_order_by_one_driver(control: ControlFiles, monkeypatch: Patch) -> None:
     clock = itertools.count(10**18, -1)
-    monkeypatch.setattr(time, "time_ns", lambda: next(clock))
+    monkeypatch.setattr(time, "time_ns", lambda: next(clock))  # set back all the time
     asked = [Request(RequestKind.DRAIN, ("h2", "h1")), Request(RequestKind.DRAIN), Request(RequestKind.STOP)]
-    with control.driving():
-        assert control.take_requests() == []
+
+    def ask() -> None:
         for request in asked:
             control.request(request)
         control.offer(READY)
-        assert (control.take_requests(), control.take_offers()) == (asked, [READY])
-        assert (control.take_requests(), control.take_offers()) == ([], [])
 
-
-def test_what_was_asked_of_an_earlier_driver_is_not_asked_of_the_next(control: ControlFiles) -> None:
     with control.driving():
         control.publish(STATE)
-        control.request(Request(RequestKind.STOP))
-        control.offer(READY)
+        assert control.take_requests() == []
+        ask()
+        assert (control.take_requests(), control.take_offers()) == (asked, [READY])
+        assert (control.take_requests(), control.take_offers()) == ([], [])
+        ask()
     control.request(Request(RequestKind.STOP))
     with control.driving():
         assert (control.state(), control.take_requests(), control.take_offers()) == (None, [], [])
 
 
-def test_what_others_may_have_written_is_not_read(control: ControlFiles) -> None:
-    with control.driving():
-        control.offer(READY)
-        [offer] = (control.directory / "offers").iterdir()
-        offer.chmod(0o660)
-        control.request(Request(RequestKind.STOP))
-        [asked] = (control.directory / "requests").iterdir()
-        asked.write_text('{"kind": "explode"}')
-        assert (control.take_offers(), control.take_requests()) == ([], [])
-        assert {path.name for path in control.refused()} == {f"{offer.name}.refused", f"{asked.name}.refused"}
-
-
-def test_only_the_owner_may_look(control: ControlFiles) -> None:
+def test_only_the_owner_may_look_and_what_others_may_have_written_is_not_read(control: ControlFiles) -> None:
     mask = os.umask(0)
     try:
         with control.driving():
@@ -105,11 +86,16 @@ def test_only_the_owner_may_look(control: ControlFiles) -> None:
             control.request(Request(RequestKind.STOP))
             paths = [control.directory, *control.directory.rglob("*")]
             assert {path.stat().st_mode & 0o077 for path in paths} == {0}
+            [offer], [asked] = ((control.directory / name).iterdir() for name in ("offers", "requests"))
+            offer.chmod(0o660)
+            asked.write_text('{"kind": "explode"}')
+            assert (control.take_offers(), control.take_requests()) == ([], [])
+            assert {path.name for path in control.refused()} == {f"{offer.name}.refused", f"{asked.name}.refused"}
     finally:
         os.umask(mask)
 
 
-def test_one_campaign_at_a_time(control: ControlFiles) -> None:
+def test_one_campaign_at_a_time_and_asking_whether_it_lives_keeps_none_from_starting(control: ControlFiles) -> None:
     with control.driving():
         control.publish(STATE)
         with pytest.raises(NoUsableHostError, match="campaign c-1 of this project is running"), control.driving():
@@ -117,19 +103,14 @@ def test_one_campaign_at_a_time(control: ControlFiles) -> None:
         assert control.state() == STATE
         assert control.is_alive()
     assert not control.is_alive()
-
-
-def test_somebody_elses_campaign_is_not_said_to_be_over(control: ControlFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.files.os.open", Mock(side_effect=PermissionError(13, "Permission denied")))
-    with pytest.raises(NoUsableHostError, match="cannot be read: Permission denied; ask as the user"):
-        control.is_alive()
-
-
-def test_asking_whether_a_driver_lives_keeps_none_from_starting(control: ControlFiles) -> None:
-    with control.driving():
-        pass
     asked = threading.Thread(target=lambda: [control.is_alive() for _ in range(5000)])
     asked.start()
     while asked.is_alive():
         with control.driving():
             pass
+
+
+def test_somebody_elses_campaign_is_not_said_to_be_over(control: ControlFiles, monkeypatch: Patch) -> None:
+    monkeypatch.setattr("orchestrator.files.os.open", Mock(side_effect=PermissionError(13, "Permission denied")))
+    with pytest.raises(NoUsableHostError, match="cannot be read: Permission denied"):
+        control.is_alive()

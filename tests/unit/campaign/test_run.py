@@ -14,7 +14,7 @@ from orchestrator.campaign.progress import StageClock
 from orchestrator.campaign.provision import Images
 from orchestrator.config import Connection, Exclusive, Host, Inventory, Sweep, load_sweep
 from orchestrator.environments import Catalogue
-from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
+from orchestrator.errors import InfrastructureError, NoUsableHostError
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostFacts
 from orchestrator.hosts import local as local_module
@@ -22,7 +22,7 @@ from orchestrator.hosts.connection import Connections
 from orchestrator.hosts.fleet import Hosts
 from orchestrator.hosts.provision import make_environments, unavailable_environments
 from orchestrator.planning import GpuFacts, needed_environments, plan
-from orchestrator.store import Store
+from orchestrator.store import Stage, Store
 from runners.system import collect
 from tests.conftest import PROJECT
 from tests.fake_host import FakeHost
@@ -80,11 +80,14 @@ def chosen(fleet: Fleet, targets: str) -> tuple[list[str], Mapping[str, str]]:
     return [host.planning.name for host in ready], left_out
 
 
-def test_another_host_takes_the_place_of_one_that_cannot_join() -> None:
+def test_another_host_takes_the_place_of_one_that_cannot_join_and_every_reason_is_told_when_none_is_left() -> None:
     fleet = Fleet(facts("h1"), facts("h2"))
     fleet.unjoinable = {"h1": FIREWALL}
     assert chosen(fleet, "any") == (["h2"], {"h1": FIREWALL})
     assert fleet.brought == [["h1"], ["h2"]]
+    fleet.fails("h2", FULL)
+    with pytest.raises(NoUsableHostError, match=f"no host can be used: h1: {FIREWALL}; h2: {FULL}"):
+        chosen(fleet, "any")
 
 
 def test_each_model_of_gpu_has_its_own_that_stand_for_each_other() -> None:
@@ -93,14 +96,6 @@ def test_each_model_of_gpu_has_its_own_that_stand_for_each_other() -> None:
     fleet.unjoinable = {"a1": FIREWALL}
     fleet.fails("b1", FULL)
     assert chosen(fleet, "each-gpu-model") == (["a2", "b2"], {"a1": FIREWALL, "b1": FULL})
-
-
-def test_every_reason_is_told_when_no_host_is_left() -> None:
-    fleet = Fleet(facts("h1"), facts("h2"))
-    fleet.unjoinable = {"h1": FIREWALL}
-    fleet.fails("h2", FULL)
-    with pytest.raises(NoUsableHostError, match=f"no host can be used: h1: {FIREWALL}; h2: {FULL}"):
-        chosen(fleet, "any")
 
 
 def test_a_node_that_takes_too_few_tasks_at_once_is_left_out() -> None:
@@ -113,29 +108,24 @@ def test_a_node_that_takes_too_few_tasks_at_once_is_left_out() -> None:
         run_module._ready(request, fleet, look(request, fleet), lambda text: None, StageClock())
 
 
-def test_a_host_lacks_what_its_interpreters_cannot_serve() -> None:
-    fleet = Fleet(facts("here"))
-    problem = {"cpu-2022": "there is no Python 3.9"}
-    fleet.lacks(**problem)
-    host = look(request_for(fleet, sweep("any", environments=("cpu", "cpu-2022"))), fleet).hosts["here"]
-    assert host.unavailable == problem
-    assert set(host.environments) == {"cpu", "cpu-2022"}
-
-
-@pytest.mark.parametrize("environments", [("cpu", "cpu-2022"), "any-suitable"])
-def test_a_sweep_that_no_host_can_serve_at_all_ends(environments: str | tuple[str, ...]) -> None:
+def test_a_host_lacks_what_has_no_lock_or_interpreter_and_a_sweep_that_no_host_can_serve_ends() -> None:
     fleet = Fleet(facts("here"))
     known = Catalogue.load(ProjectFiles(PROJECT).catalogue).entries
-    fleet.lacks(**{name: f"no Python for {name}" for name in known})
-    with pytest.raises(NoUsableHostError, match="no Python for cpu; no Python for cpu-"):
-        look(request_for(fleet, sweep("any", environments=environments)), fleet)
-
-
-def test_an_environment_without_a_lock_is_none() -> None:
-    fleet = Fleet(facts("here"))
+    problems = {name: f"no Python for {name}" for name in known}
+    both, unlocked, partly = (
+        request_for(fleet, sweep("any", environments=environments))
+        for environments in (("cpu", "cpu-2022"), "tensorrt", ("tensorrt", "cpu"))
+    )
     with pytest.raises(NoUsableHostError, match="tensorrt: this environment has no lock: "):
-        look(request_for(fleet, sweep("any", environments="tensorrt")), fleet)
-    assert look(request_for(fleet, sweep("any", environments=("tensorrt", "cpu"))), fleet).hosts
+        look(unlocked, fleet)
+    assert look(partly, fleet).hosts
+    fleet.lacks(**{"cpu-2022": problems["cpu-2022"]})
+    host = look(both, fleet).hosts["here"]
+    assert (host.unavailable, set(host.environments)) == ({"cpu-2022": problems["cpu-2022"]}, {"cpu", "cpu-2022"})
+    fleet.lacks(**problems)
+    for request in (both, request_for(fleet, sweep("any", environments="any-suitable"))):
+        with pytest.raises(NoUsableHostError, match="no Python for cpu; no Python for cpu-"):
+            look(request, fleet)
 
 
 def test_planning_knows_the_gpus_of_the_facts_and_what_environments_need() -> None:
@@ -149,13 +139,6 @@ def test_planning_knows_the_gpus_of_the_facts_and_what_environments_need() -> No
     assert set(host.environments) == {*host.demands, "any-suitable"} > {"cpu", "cuda126", "tensorrt"}
     assert host.environments["tensorrt"].lock_sha256 is None
     assert needed_environments(plan(wanted, [host], "c")) == {"here": {"cuda126"}}
-
-
-def test_cores_that_the_inventory_reserves_and_a_host_does_not_have() -> None:
-    fleet = Fleet(facts("here"))
-    expected = "hosts.here.reserved_cores: 2 cores are reserved, but the host has 2; at most 1 can"
-    with pytest.raises(ConfigurationError, match=expected):
-        look(request_for(fleet, sweep("any"), reserved_cores=2), fleet)
 
 
 def test_a_spare_host_that_cannot_be_made_ready_says_why(tmp_path: Path) -> None:
@@ -192,6 +175,15 @@ def test_a_lost_host_is_brought_back_again_and_again_until_the_campaign_ends(mon
     recovery._recover("h1")
     assert attempts == ["h1"] * 3
     assert said == ["h1 is lost: ssh: no route; it is tried again every 0.01 s"], "the same is said once"
+
+
+def test_every_second_belongs_to_one_stage_and_those_of_before_are_added() -> None:
+    moments = iter([100.0, 103.0, 110.0, 112.0, 112.5])
+    clock = StageClock(Stage.SETUP, {Stage.IMAGES: 5.0}, {Stage.RUNNING: 1.0}, clock=lambda: next(moments))
+    for stage in (Stage.RUNNING, Stage.WAITING, Stage.RUNNING):
+        clock.enter(stage)
+    told = {stage: seconds for stage, seconds in clock.seconds().items() if seconds}
+    assert told == {Stage.IMAGES: 5.0, Stage.SETUP: 3.0, Stage.RUNNING: 8.5, Stage.WAITING: 2.0}
 
 
 def test_a_campaign_fingerprints_its_machine_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,12 +14,13 @@ from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution import DockerSettings
 from orchestrator.files import ProjectFiles
-from orchestrator.hosts import HostFacts
 from orchestrator.hosts.pins import KnownEnvironments, planning_host
 from orchestrator.planning import EnvironmentPin, GpuFacts, Isolation, PlanningHost, make_slots
-from runners.contract import Environment, Task, Trial
+from runners.contract import Environment, Task
 from runners.system import Fingerprint, GpuPlace, NumaNode, Topology, collect
 from runners.system.nvml import Gpu
+from tests.conftest import PROJECT, MakeTask, MakeTrial
+from tests.fake_host import host_facts
 
 TOPOLOGY = Topology(
     tuple(map(str, range(8))),
@@ -37,12 +38,9 @@ def host(exclusive: Exclusive) -> ReadyHost:
 
 
 @pytest.fixture
-def task(make_trial: Callable[..., Trial], make_task: Callable[..., Task]) -> Callable[[str, int], Task]:
-    def task(device: str, round_number: int) -> Task:
-        trial = make_trial("bert-base", sequence_length=8, device=device)
-        return make_task(replace(trial, round=round_number))
-
-    return task
+def task(make_trial: MakeTrial, make_task: MakeTask) -> Callable[[str, int], Task]:
+    """On a device, in a round."""
+    return lambda device, number: make_task(make_trial("bert-base", sequence_length=8, device=device, round=number))
 
 
 def limits(host: ReadyHost, task: Task) -> tuple[str | None, tuple[int, ...], int, str | None]:
@@ -60,9 +58,7 @@ def test_slots_share_cores_and_memory_and_have_a_gpu_each(task: Callable[[str, i
     ]
     assert limits(shared, task("cpu", 2)) == (None, CORES, 1000, None), "trials of processors have all, and no GPU"
 
-
-def test_an_exclusive_host_gives_its_first_gpu_and_everything_else(task: Callable[[str, int], Task]) -> None:
-    for whole in (host(Exclusive.HOST), limited(host(Exclusive.GPU), {}, 1)):  # stored trials are repeated one by one
+    for whole in (host(Exclusive.HOST), limited(shared, {}, 1)):  # stored trials are repeated one by one
         for number in (1, 2):
             assert limits(whole, task("cuda", number)) == ("GPU-a", CORES, 1000, None)
 
@@ -73,72 +69,66 @@ def requests(fingerprint: Fingerprint) -> Requests:
 
 def test_rows_tell_the_cores_and_the_memory_of_the_slot(task: Callable[[str, int], Task]) -> None:
     asked = requests(collect())
-    context = asked.origin("h1", "cpu", task("cuda", 2)).context
-    assert (context.trial_cores, context.memory_limit_bytes) == ("4-7", 500)
-    assert (context.gpu_uuid, context.exclusive, context.slot) == ("GPU-b", "gpu", 1)
-    alone = asked.origin("h1", "cpu", task("cpu", 2)).context
-    assert (alone.trial_cores, alone.gpu_uuid, alone.exclusive, alone.slot) == ("0-7", None, "host", 0)
-    unrun = asked.origin("h1", "cpu").context
-    assert (unrun.trial_cores, unrun.exclusive, unrun.slot) == ("0-7", None, None)
+    for made, told in (
+        (task("cuda", 2), ("4-7", 500, "GPU-b", "gpu", 1)),
+        (task("cpu", 2), ("0-7", 1000, None, "host", 0)),
+        (None, ("0-7", 1000, None, None, None)),
+    ):
+        seen = asked.origin("h1", "cpu", made).context
+        assert (seen.trial_cores, seen.memory_limit_bytes, seen.gpu_uuid, seen.exclusive, seen.slot) == told
 
 
 def test_a_row_names_its_gpu_where_a_host_has_several_kinds(task: Callable[[str, int], Task]) -> None:
-    seen = collect()
-    assert seen.private is not None
     gpu = Gpu("NVIDIA A100-SXM4-80GB", "8.0", 80 * 2**30, *(None,) * 10)
-    private = replace(seen.private, gpu_uuids=("GPU-a", "GPU-b"))
-    asked = requests(replace(seen, gpus=(gpu, replace(gpu, name="Tesla T4")), private=private))
+    seen = replace(collect(), gpus=(gpu, replace(gpu, name="Tesla T4")))
+    assert seen.private is not None
+    asked = requests(replace(seen, private=replace(seen.private, gpu_uuids=("GPU-a", "GPU-b"))))
     builder = asked.builder(asked.origin("h1", "cpu", task("cuda", 2)))
     assert builder.context.hot["gpu_name"] == "Tesla T4"
     assert builder.rows([]).systems[0]["gpu_name"] == "NVIDIA A100-SXM4-80GB, Tesla T4"
     # An export tells no UUIDs, so that the runner names the GPU that it sees
-    builder.runs_on(replace(seen, gpus=(gpu, replace(gpu, name="Tesla T4")), private=None))
+    builder.runs_on(replace(seen, private=None))
     assert builder.context.hot["gpu_name"] == "NVIDIA A100-SXM4-80GB, Tesla T4"
     builder.saw(Environment("task", {}, {"driver_visible_gpu": "Tesla T4"}, "0" * 64))
     assert builder.context.hot["gpu_name"] == "Tesla T4"
 
 
-def facts(cores: tuple[int, ...] = CORES) -> HostFacts:
-    """A machine with two GPUs of two kinds."""
-    gpus = (GpuFacts("NVIDIA A100-SXM4-80GB", "8.0", 80 * 2**30), GpuFacts("Tesla T4", "7.5", 16 * 2**30))
-    told = ("x86_64", None, gpus, "560.1", None, TOPOLOGY, Isolation.PROCESS, "for a test", None, "/work")
-    return HostFacts("here", cores, 2**33, *told)
+A100, T4 = GpuFacts("NVIDIA A100-SXM4-80GB", "8.0", 80 * 2**30), GpuFacts("Tesla T4", "7.5", 16 * 2**30)
 
 
-def planned(tmp_path: Path, project: Path, settings: str, found: HostFacts) -> PlanningHost:
+def planned(tmp_path: Path, settings: str, cores: tuple[int, ...] = CORES) -> PlanningHost:
+    """A machine with two GPUs of two kinds, as its inventory wants it."""
     path = tmp_path / "hostinventory.yaml"
     path.write_text(f"version: 1\nhosts:\n  here: {{connection: local, executor: process, {settings}}}\n")
     known = load_inventory(path)
-    environments = KnownEnvironments(("cpu",), Catalogue.load(ProjectFiles(project).catalogue), {})
+    environments = KnownEnvironments(("cpu",), Catalogue.load(ProjectFiles(PROJECT).catalogue), {})
+    found = host_facts("here", A100, T4, cores=cores, topology=TOPOLOGY)
     return planning_host(found, known.hosts["here"], known, environments, {})
 
 
 @pytest.mark.parametrize(
     ("settings", "slots", "names"),
     [
-        ("exclusive: host", [("GPU-a", CORES)], ["NVIDIA A100-SXM4-80GB"]),
-        ('exclusive: host, gpus: ["GPU-b"]', [("GPU-b", CORES)], ["Tesla T4"]),
-        ("exclusive: gpu", [("GPU-a", (0, 1, 2, 3)), ("GPU-b", (4, 5, 6, 7))], ["NVIDIA A100-SXM4-80GB", "Tesla T4"]),
+        ("exclusive: host", [("GPU-a", CORES)], [A100.name]),
+        ('exclusive: host, gpus: ["GPU-b"]', [("GPU-b", CORES)], [T4.name]),
+        ("exclusive: gpu", [("GPU-a", (0, 1, 2, 3)), ("GPU-b", (4, 5, 6, 7))], [A100.name, T4.name]),
         ("exclusive: gpu, gpus: []", [(None, CORES)], []),
     ],
 )
 def test_a_host_uses_the_gpus_of_the_inventory(
-    settings: str, slots: list[tuple[str | None, tuple[int, ...]]], names: list[str], tmp_path: Path, project: Path
+    settings: str, slots: list[tuple[str | None, tuple[int, ...]]], names: list[str], tmp_path: Path
 ) -> None:
-    host = planned(tmp_path, project, settings, facts())
+    host = planned(tmp_path, settings)
     assert [(slot.gpu_uuid, slot.cores) for slot in host.slots] == slots
     assert host.machine is not None
     assert [gpu.name for gpu in host.machine.gpus] == names
     assert (host.machine.gpu_reason is None) == bool(names)
 
 
-def test_a_gpu_that_a_host_lacks_is_refused_with_the_line(tmp_path: Path, project: Path) -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"yaml:3: hosts.here.gpus: gpus names 2, and the host has 0: GPU-a, 1"
+def test_gpus_and_cores_that_a_host_lacks_are_refused_with_the_line(tmp_path: Path) -> None:
+    for settings, cores, told in (
+        ("gpus: [0, 2]", CORES, "yaml:3: hosts.here.gpus: gpus names 2, and the host has 0: GPU-a, 1"),
+        ("exclusive: gpu", (5,), "yaml:3: hosts.here.exclusive: 2 GPUs at once need as many cores"),
     ):
-        planned(tmp_path, project, "gpus: [0, 2]", facts())
-
-
-def test_too_few_cores_for_the_gpus_are_refused(tmp_path: Path, project: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"hosts.here.exclusive: 2 GPUs at once need as many cores"):
-        planned(tmp_path, project, "exclusive: gpu", facts((5,)))
+        with pytest.raises(ConfigurationError, match=told):
+            planned(tmp_path, settings, cores)

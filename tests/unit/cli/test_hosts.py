@@ -12,12 +12,13 @@ import pytest
 
 from orchestrator.cli import run
 from orchestrator.errors import ExitCode
+from tests.conftest import Captured, Patch
 
 LAB = """\
 version: 1
 defaults: {user: bench}
 groups:
-  ampere: {hosts: ["a*"], labels: {generation: ampere}}
+  ampere: {hosts: ["a*"], labels: {generation: ampere}, expect: {gpu_count: 4}}
 hosts:
   a1:
     connection: ssh
@@ -35,7 +36,7 @@ def inventory(tmp_path: Path, in_project: Path) -> str:
     return str(path)
 
 
-def test_a_list_asks_nobody(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_list_asks_nobody(inventory: str, capsys: Captured) -> None:
     assert run(["hosts", "list", "--inventory", inventory]) == ExitCode.OK
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines == [
@@ -45,7 +46,7 @@ def test_a_list_asks_nobody(inventory: str, capsys: pytest.CaptureFixture[str]) 
     ]
 
 
-def test_show_says_where_each_setting_comes_from(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_says_where_each_setting_comes_from(inventory: str, capsys: Captured) -> None:
     assert run(["hosts", "show", "a1", "--inventory", inventory]) == ExitCode.OK
     printed = capsys.readouterr().out
     shown = {line.split()[0]: line.split()[1:] for line in printed.splitlines()[1:]}
@@ -53,33 +54,33 @@ def test_show_says_where_each_setting_comes_from(inventory: str, capsys: pytest.
     assert shown["user"] == ["bench", f"{inventory}:2", "(defaults)"]
     assert shown["labels.generation"] == ["ampere", f"{inventory}:4", "(group", "ampere)"]
     assert shown["labels.rack"] == ["b", f"{inventory}:9", "(host)"]
+    assert shown["expect.gpu_count"] == ["4", f"{inventory}:4", "(group", "ampere)"]
     assert shown["port"] == ["-", "built", "in"]
 
 
-def test_the_schema_is_printed_as_it_is_published(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_schema_is_printed_as_it_is_published(project: Path, capsys: Captured) -> None:
     assert run(["hosts", "schema"]) == ExitCode.OK
     assert capsys.readouterr().out == (project / "docs" / "hostinventory.schema.json").read_text()
 
 
-@pytest.mark.parametrize("command", [["show", "a2"], ["facts", "a2"], ["diff", "a1", "a2"], ["key", "a2"]])
-def test_an_unknown_host_is_one_line(inventory: str, capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
-    assert run(["hosts", *command, "--inventory", inventory]) == ExitCode.USAGE
-    assert "no host is called a2; known: a1, b1, here" in capsys.readouterr().err
+def test_a_host_that_cannot_be_asked_is_told(inventory: str, capsys: Captured) -> None:
+    nobody = "no host is called a2; known: a1, b1, here"
+    for command, words in (
+        *((["show", "a2"], nobody), (["facts", "a2"], nobody), (["diff", "a1", "a2"], nobody), (["key", "a2"], nobody)),
+        (["key", "here"], "here is this machine, which needs no host key"),
+    ):
+        assert run(["hosts", *command, "--inventory", inventory]) == ExitCode.USAGE
+        assert words in capsys.readouterr().err
 
 
-def test_this_machine_has_no_host_key(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["hosts", "key", "here", "--inventory", inventory]) == ExitCode.USAGE
-    assert "here is this machine, which needs no host key" in capsys.readouterr().err
-
-
-def test_this_machine_differs_in_nothing_from_itself(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_this_machine_tells_its_facts_and_differs_in_nothing_from_itself(inventory: str, capsys: Captured) -> None:
+    assert run(["hosts", "facts"]) == ExitCode.OK
+    assert '"system_id"' in capsys.readouterr().out
     assert run(["hosts", "diff", "here", "here", "--inventory", inventory]) == ExitCode.OK
     assert "the same hardware, and nothing else differs" in capsys.readouterr().out
 
 
-def test_a_machine_that_is_not_as_expected(
-    inventory: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_that_is_not_as_expected(inventory: str, capsys: Captured, monkeypatch: Patch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
     assert run(["hosts", "check", "--inventory", inventory, "--limit", "here"]) == ExitCode.NO_USABLE_HOST
     printed = capsys.readouterr().out

@@ -1,5 +1,6 @@
-"""What commands import: no more than they need."""
+"""What commands import, no more than they need; and how `make` calls them."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 
 from orchestrator.cli import results, taxmeter
 from orchestrator.cli.options import LazyGroup
+from orchestrator.cli.sweep import run_command
+from tests.conftest import PROJECT
 
 SCRIPT = """
 import sys
@@ -55,3 +58,11 @@ def test_each_command_is_where_its_group_has_it(group: LazyGroup) -> None:
         assert command.name == name
         assert f"\n  {name} " in told
     assert group.get_command(context, "swep") is None
+
+
+def test_make_passes_more_time_on() -> None:
+    command = ["make", "-n", "cluster-sweep", "MORE=10m", "RESUME=1"]
+    shown = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+    (line,) = [line for line in shown.splitlines() if "taxmeter sweep run" in line]
+    asked = run_command.make_context("run", shlex.split(line.partition(" sweep run ")[2])).params
+    assert (asked["more"], asked["resume"]) == (600, "always")

@@ -6,15 +6,12 @@ import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
 from orchestrator.cli import report
 from orchestrator.cli.report import MOST_CONNECTIONS, PageServer
+from tests.conftest import Patch
 
 
-def test_silent_connections_take_a_bounded_number_of_threads_for_a_bounded_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_silent_connections_take_a_bounded_number_of_threads_for_a_bounded_time(monkeypatch: Patch) -> None:
     monkeypatch.setattr(report._Handler, "timeout", 1.0)
     follower = SimpleNamespace(version=lambda: "1")
     before = threading.active_count()

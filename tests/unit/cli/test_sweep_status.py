@@ -1,12 +1,22 @@
 """What a person reads of a running campaign fits a terminal of 80 columns, and says what is wrong."""
 
+import os
+import pty
+import re
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
+from orchestrator.campaign import CampaignPlanned, Notice, TrialBegun, TrialRecorded
 from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, HostPhase, HostProgress, left_s
+from orchestrator.cli.progress import ProgressLine
 from orchestrator.cli.sweep_control import CampaignStatus, render
+from orchestrator.cli.tables import SafeConsole
+from orchestrator.planning import Plan, PlannedTask
+from runners.contract import Status, TrialRecord
+from tests.conftest import MakeTask, MakeTrial, Patch
 from tests.printing import printed
 
 S = 10**9
@@ -55,12 +65,11 @@ def test_each_host_has_a_line_and_the_whole_has_an_end() -> None:
         "about 6 min left, until 14:29 UTC",
         "without a100-07: 60 trials wait there",
     ]
-
-
-def test_a_long_name_of_a_host_still_fits() -> None:
-    host = replace(HOSTS[0], name="gpu-node-with-a-long-name-17.rack-b")
-    text = shown(running(replace(STATE, hosts=(host,))))
-    assert "gpu-node-with-a-long-name-17.rack-b" in text
+    assert not running(STATE).is_well
+    assert running(replace(STATE, hosts=HOSTS[::2])).is_well
+    long = replace(HOSTS[0], name="gpu-node-with-a-long-name-17.rack-b")
+    text = shown(running(replace(STATE, hosts=(long,))))
+    assert long.name in text
     assert "total" not in text
 
 
@@ -73,9 +82,7 @@ def test_the_time_left_is_that_of_the_slowest_host_that_works() -> None:
     assert replace(STATE, hosts=(young,)).left_s(NOW) == pytest.approx(400)
     assert replace(STATE, hosts=(young,), estimate_s=None).left_s(NOW) is None
     assert replace(STATE, hosts=HOSTS[1:]).left_s(NOW) is None
-
-
-def test_first_trials_that_compile_are_no_pace_for_the_rest() -> None:
+    # first trials that compile are no pace for the rest
     assert left_s(592, 8, elapsed_s=1000.0, estimate_s=13_000.0) == pytest.approx(12_827, abs=1)
 
 
@@ -87,6 +94,7 @@ def test_what_was_done_before_this_run_is_no_pace() -> None:
 
 def test_a_driver_that_says_nothing_is_noted() -> None:
     assert shown(running(None)) == "a campaign of this project is starting\n"
+    assert running(None).is_well
     assert "said nothing" not in shown(running(STATE))
     assert "its driver lives, but has said nothing for 60 s" in shown(running(replace(STATE, beat_at_ns=NOW - 60 * S)))
 
@@ -105,15 +113,47 @@ def test_without_a_campaign_the_last_one_is_told_from_the_store() -> None:
     text = " ".join(shown(CampaignStatus(False, ended, LAST, NOW)).split())
     assert "died" not in text
     assert "c-1 of 2026-11-21 17:24 UTC, is not finished: 4 of 30 trials are left" in text
-    text = " ".join(shown(CampaignStatus(False, None, LAST | {"left_to_do": 0}, NOW)).split())
-    assert "is finished: 30 trials, 2 of them failed" in text
-    assert shown(CampaignStatus(False, None, None, NOW)) == "no campaign of this project runs\n"
+    assert not CampaignStatus(False, None, LAST, NOW).is_well
+    finished, nothing = (CampaignStatus(False, None, last, NOW) for last in (LAST | {"left_to_do": 0}, None))
+    assert "is finished: 30 trials, 2 of them failed" in " ".join(shown(finished).split())
+    assert shown(nothing) == "no campaign of this project runs\n"
+    assert finished.is_well
+    assert nothing.is_well
     assert "but one is being prepared" in shown(CampaignStatus(False, None, None, NOW, is_locked=True))
 
 
-def test_whether_all_is_well() -> None:
-    finished = LAST | {"left_to_do": 0}
-    well = (running(replace(STATE, hosts=HOSTS[::2])), running(None))
-    ended = (CampaignStatus(False, None, last, NOW) for last in (finished, None))
-    assert all(status.is_well for status in (*well, *ended))
-    assert not any(status.is_well for status in (running(STATE), CampaignStatus(False, None, LAST, NOW)))
+ERASED = "\x1b[2K"
+
+
+def whole(terminal: int) -> str:
+    """What a terminal that nobody writes to any more was given."""
+    parts = []
+    with os.fdopen(terminal, "rb", 0) as stream, suppress(OSError):
+        while part := stream.read(1 << 16):
+            parts.append(part)
+    return b"".join(parts).decode()
+
+
+def test_the_live_line_is_drawn_anew_below_what_stays_and_cleared_at_the_end(
+    make_trial: MakeTrial, make_task: MakeTask, monkeypatch: Patch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    trials = [make_trial("synthetic-null"), make_trial("synthetic-sleep")]
+    plan = Plan((PlannedTask("lab1", make_task(*trials)),), (), (), "digest", 60.0)
+    crashed = TrialRecord(trials[0].trial_id, 1, Status.CRASHED, "it fell", 1, 2)
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as stream, ProgressLine(SafeConsole(file=stream, width=100)) as line:
+        line.observe(CampaignPlanned("c-7", plan, 0))
+        line.observe(TrialBegun("lab1", trials[0]))
+        line.observe(TrialRecorded("lab1", trials[0], crashed, final=True))
+        line.observe(Notice("a note"))
+        line.observe(TrialBegun("lab1", trials[1]))
+    pieces = [re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", piece) for piece in whole(ours).split(ERASED)]
+    texts = [text for piece in pieces for text in piece.splitlines() if text.strip()]
+    lines, stays = ([text for text in texts if ("/2 " in text) is live] for live in (True, False))
+    assert len(lines) > 3, "once with each line that stays"
+    assert "0/2 " in lines[0]
+    assert re.search(r"1/2 .* s left synthetic-sleep .* on lab1", lines[-1])
+    assert stays[0] == "campaign c-7: 2 trials to run, about 60 s"
+    assert [text.split(" ")[0] for text in stays[1:]] == ["crashed", "note"]
+    assert pieces[-1].strip() == "", "the line is gone"

@@ -16,37 +16,54 @@ from tests.refusals import refusal, replaced
 ALIASES = b"".join(f"{key}: &{key} [{', '.join([f'*{before}'] * 9)}]\n".encode() for before, key in pairwise("abcdef"))
 SWEEP = (PROJECT / "tests" / "data" / "rounds.yaml").read_text()
 INVENTORY = (PROJECT / "hostinventory.yaml").read_text()
-MISTAKES = (
-    ("rounds: 3", "ronds: 3"),
-    ("onnxruntime]", "onxruntime]"),
-    ("name: distilbert", "name: distillbert"),
-    ("warmup_min_ms", "warmup_min"),
-    ("warmup_min_calls: 1", "warmup_min_calls: 0"),
-    ("warmup_min_calls: 1", "procedure: strict"),
-    ("rounds: 3", "rounds: '3'"),
-    ("rounds: 3", "rounds: 0"),
-    ("name: bert-base, ", ""),
-    ("[all]", "[al]"),
-    ("seed: 2023", "seed: 2023: 1"),
-    ("seed: 2023", "seed: 2023\nseed: 1"),
-    ("seed: 2023", "seed: [1"),
-    ("seed: 2023", "targets: each-gpu"),
-    ("seed: 2023", "targets: {gpu: 4}"),
-    ("batch: 1}", "batch: 16}"),
-    ("image_size: 224", "image_size: 2024-01-01"),
-    ("image_size: 224", "sequence_length: 224"),
-    ("torchscript,", "{name: torchscript, options: {freze: true}},"),
-    ("torchscript,", "{name: torchscript, options: {freeze: 1}},"),
-    ("torchscript,", "{name: torchscript, environments: cpus},"),
-    ("warmup_max_ms: 1500", "warmup_max_ms: 15"),
-    ("  cycles: 10", "  cycles: 4"),
-    ("version: 1", "version: 2"),
+MISTAKES = {
+    "version: 1": ("version: 2",),
+    "rounds: 3": ("ronds: 3", "rounds: '3'", "rounds: 0"),
+    "name: bert-base, ": ("",),
+    "name: distilbert": ("name: distillbert",),
+    "image_size: 224": ("image_size: 2024-01-01", "sequence_length: 224"),
+    "onnxruntime]": ("onxruntime]",),
+    "torchscript,": (
+        "{name: torchscript, options: {freze: true}},",
+        "{name: torchscript, options: {freeze: 1}},",
+        "{name: torchscript, environments: cpus},",
+    ),
+    "[all]": ("[al]",),
+    "batch: 1}": ("batch: 16}",),
+    "warmup_min_ms": ("warmup_min",),
+    "warmup_min_calls: 1": ("warmup_min_calls: 0", "procedure: strict"),
+    "warmup_max_ms: 1500": ("warmup_max_ms: 15",),
+    "  cycles: 10": ("  cycles: 4",),
+    "seed: 2023": ("seed: 2023: 1", "seed: 2023\nseed: 1", "seed: [1", "targets: each-gpu", "targets: {gpu: 4}"),
+}
+GUARDS = (
+    *("guards: {lod: flag}", "guards: strict", "guards:\n  load:", "guards:\n  load: warn"),
+    *(f"guards:\n  load: {{{limits}}}" for limits in ("policy: warn", "wait_s: 5", "max_busy_permille: 2000")),
+    "guards:\n  load: {policy: wait, wait_s: 0}",
+    *(f"guards:\n  clocks: {{{limits}}}" for limits in ("require: locked", "max_busy_permille: 5")),
 )
+AXES = (
+    "workloads: [{name: [bert-base, resnet5], batch: 1}]",
+    "workloads: [{name: [], batch: 1}]",
+    "workloads: [{name: [bert-base, resnet50], batch: 1, sequence_length: 8}]",
+    "workloads: [{name: [bert, bert-base], batch: 1, options: {layers: 2}}]",
+    "workloads: [{name: bert-base, batch: 1}]\nduplicate:\n  - {workload: bert-base, backend: eager}",
+    "workloads: [{name: bert-base, batch: 1}]\nduplicate:\n  - {workload: bert-base, backend: tvm, batch: 1}",
+    "workloads: [{family: speach, batch: 1}]",
+    "workloads: [{family: speech, name: gpt2, batch: 1}]",
+    "workloads: [{family: speech, batch: 1, sequence_length: 8}]",
+)
+BUDGETS = ("360", "0 s", "6 min\nrounds: 3", "6 min\nprecision: 0.03", "6 min\nprotocol: {procedure: legacy}")
+HEAD = "version: 1\nname: s\nenvironments: cpu\n"
 
 
 def test_a_wrong_sweep_gives_one_line_with_its_place(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    path = tmp_path / "sweep.yaml"
-    told = {new: refusal(load_sweep, path, replaced(SWEEP, old, new)) for old, new in MISTAKES}
+    texts = {new: replaced(SWEEP, old, new) for old, mistakes in MISTAKES.items() for new in mistakes}
+    texts |= {text: SWEEP + text for text in GUARDS}
+    texts |= {text: f"{HEAD}backends: [eager, torchscript]\nrounds: 2\n{text}" for text in AXES}
+    tiny = "backends: [eager]\nworkloads: [{name: tiny-bert, batch: 1}]\n"
+    texts |= {text: f"{HEAD}{tiny}budget: {text}" for text in BUDGETS}
+    told = {key: refusal(load_sweep, tmp_path / "sweep.yaml", text) for key, text in texts.items()}
     assert told == snapshot
     assert max(len(line.partition("did you mean")[2]) for line in told.values()) <= 200
 
@@ -89,7 +106,6 @@ def test_what_was_read_once_names_its_lines_whatever_becomes_of_the_file(tmp_pat
     error = inventory.error("it is odd", "hosts", "this-machine", "connection")
     assert str(error) == f"{path}:7: hosts.this-machine.connection: it is odd"
     assert str(inventory.error("it is odd")) == f"{path}: it is odd"
-    sweep = load_sweep(Source(Path("the sweep of then"), SWEEP))
-    assert sweep.file.text == SWEEP
-    assert str(sweep.error("odd", "environments", 0)) == "the sweep of then:4: environments.0: odd"
-    assert str(sweep.model_copy(update={"rounds": 1}).error("odd", "rounds")) == "the sweep of then:13: rounds: odd"
+    sweep = load_sweep(Source(Path("then"), SWEEP))
+    assert str(sweep.error("odd", "environments", 0)) == "then:4: environments.0: odd"
+    assert str(sweep.model_copy(update={"rounds": 1}).error("odd", "rounds")) == "then:13: rounds: odd"

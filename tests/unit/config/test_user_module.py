@@ -10,13 +10,14 @@ from orchestrator.cli import run
 from orchestrator.config import Sweep, load_sweep
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.planning import EnvironmentPin, Isolation, Plan, PlanningHost, plan
-from runners.contract import Task, Trial, decode, encode
+from runners.contract import Task, Trial, TrialSpec, decode, encode
 from runners.contract.catalogue import resolve_workload_options, weights_bytes, workload_info
 from runners.workloads import make_workload
 from runners.workloads.base import Unsupported
-from tests.conftest import PROJECT
+from tests.conftest import PROJECT, Captured
 
-MLP = (PROJECT / "tests/data/models/mlp.py").read_text()
+MODELS = PROJECT / "tests/data/models"
+MLP = (MODELS / "mlp.py").read_text()
 AXIS = "{name: mine, module: mine.py:build, batch: [1, 8], options: {hidden_size: [64, 128]}}"
 
 
@@ -62,16 +63,18 @@ def test_another_text_is_another_trial(sweep: Path) -> None:
     assert {trial.trial_key for trial in trials(sweep)} == {trial.trial_key for trial in before}
 
 
-def test_a_stored_campaign_keeps_the_text_and_does_not_need_the_file(sweep: Path) -> None:
-    stored = StoredPlan("mine", json.loads(json.dumps(plan_document(planned(load_sweep(sweep))))))
+def test_a_stored_campaign_and_a_driver_elsewhere_have_the_text_and_do_not_need_the_file(sweep: Path) -> None:
+    read = load_sweep(sweep)
+    stored = StoredPlan("mine", json.loads(json.dumps(plan_document(planned(read)))))
     assert stored.modules == {"mine.py:build": MLP}
     keys = {trial.trial_key for trial in trials(sweep)}
-    document = load_sweep(sweep).file
     (sweep.parent / "mine.py").unlink()
-    again = load_sweep(document, stored.modules)
+    again = load_sweep(read.file, stored.modules)
     assert {trial.trial_key for task in planned(again).tasks for trial in task.task.trials} == keys
     with pytest.raises(ConfigurationError, match=r"the campaign does not have the text of mine\.py:build"):
-        load_sweep(document, {})
+        load_sweep(read.file, {})
+    there = Sweep.model_validate_json(read.model_dump_json(exclude_unset=True))
+    assert planned(there).digest == planned(read).digest
 
 
 def test_what_a_store_holds_is_not_run_unasked() -> None:
@@ -81,38 +84,32 @@ def test_what_a_store_holds_is_not_run_unasked() -> None:
     refuse_stored_code("c", [], allowed=False)
 
 
-def test_the_sweep_of_a_driver_elsewhere_has_the_text(sweep: Path) -> None:
-    read = load_sweep(sweep)
-    there = Sweep.model_validate_json(read.model_dump_json(exclude_unset=True))
-    (sweep.parent / "mine.py").unlink()
-    assert planned(there).digest == planned(read).digest
-
-
+MINE = "{name: mine, module: mine.py:build, batch: 1}"
 WRONG = [
-    ("{name: mine, module: mine.py, batch: 1}", None, "workloads.0.module: expected FILE.py:FUNCTION, such as mine.py:build, not 'mine.py'"),
-    ("{name: mine, module: other.py:build, batch: 1}", None, "no such file: "),
-    ("{name: mine, module: mine.py:made, batch: 1}", None, "mine.py: no function made at its top level; it has: build"),
-    ("{name: mine, module: mine.py:build, batch: 1}", "def build(:\n", "mine.py:1: no Python that can be read: "),
-    ("{name: mine, module: mine.py:build, batch: 1}", "def build():\n    pass\n", "mine.py:1: build returns nothing; end it with `return model, example`"),
-    ("{name: mine, module: mine.py:build, batch: 1}", "def build():\n    x = 1\n    return x\n", "mine.py:3: build does not return a pair; end it with `return model, example`"),
-    ("{name: mine, module: mine.py:build, batch: 1}", "def build():\n    if 1:\n        return 1, 2, 3\n    return 1, 2\n", "mine.py:3: build does not return a pair"),
-    ("{name: mine, module: mine.py:build, batch: 1}", "from .parts import x\ndef build():\n    return 1, 2\n", "mine.py:1: it imports a file beside it"),
-    ("{name: mine, module: mine.py:build, batch: 1}", "def build(width):\n    return 1, 2\n", "mine.py: build needs width; give it under options"),
-    ("{name: mine, module: mine.py:build, batch: 1}", "def build(*, twin_batch=0):\n    return 1, 2\n", "mine.py:1: the default of twin_batch is the twin's batch, a number from 1"),
-    ("{name: mine, module: mine.py:build, batch: 1}", "x" * 70_000, "is longer than 65536 bytes"),
-    ("{name: mine, module: mine.py:build, batch: 1, options: {width: 3}}", None, "mine.py: build takes no width; it takes hidden_size, shrunk"),
-    ("{name: mine, module: mine.py:build, batch: 1, sequence_length: 8}", None, "build takes no sequence_length"),
-    ("{name: bert-base, module: mine.py:build, batch: 1}", None, "workloads.0.name: bert-base is a workload of the catalogue; give your own another name"),
-    ("{name: [mine, yours], module: mine.py:build, batch: 1}", None, "a model of your own has one name"),
-    ("{name: mine, batch: 1}", None, "; a model of your own needs module: FILE.py:FUNCTION"),
-]  # fmt: skip
+    ("{name: mine, module: mine.py, batch: 1}", MLP, "workloads.0.module: expected FILE.py:FUNCTION"),
+    ("{name: mine, module: other.py:build, batch: 1}", MLP, "no such file: "),
+    ("{name: mine, module: mine.py:made, batch: 1}", MLP, "mine.py: no function made at its top level; it has: build"),
+    (MINE, "def build(:\n", "mine.py:1: no Python that can be read: "),
+    (MINE, "def build():\n    pass\n", "mine.py:1: build returns nothing"),
+    (MINE, "def build():\n    x = 1\n    return x\n", "mine.py:3: build does not return a pair"),
+    (MINE, "def build():\n    if 1:\n        return 1, 2, 3\n    return 1, 2\n", "mine.py:3: build does not return"),
+    (MINE, "from .parts import x\ndef build():\n    return 1, 2\n", "mine.py:1: it imports a file beside it"),
+    (MINE, "def build(width):\n    return 1, 2\n", "mine.py: build needs width; give it under options"),
+    (MINE, "def build(*, twin_batch=0):\n    return 1, 2\n", "mine.py:1: the default of twin_batch"),
+    (MINE, "x" * 70_000, "is longer than 65536 bytes"),
+    (MINE[:-1] + ", options: {width: 3}}", MLP, "mine.py: build takes no width; it takes hidden_size, shrunk"),
+    (MINE[:-1] + ", sequence_length: 8}", MLP, "build takes no sequence_length"),
+    ("{name: bert-base, module: mine.py:build, batch: 1}", MLP, "workloads.0.name: bert-base is a workload of the"),
+    ("{name: [mine, yours], module: mine.py:build, batch: 1}", MLP, "a model of your own has one name"),
+    ("{name: mine, batch: 1}", MLP, "; a model of your own needs module: FILE.py:FUNCTION"),
+]
 
 
 @pytest.mark.parametrize(("axis", "text", "words"), WRONG, ids=[words[:40] for _, _, words in WRONG])
 def test_what_is_wrong_is_said_before_anything_runs(
-    axis: str, text: str | None, words: str, tmp_path: Path, in_project: Path, capsys: pytest.CaptureFixture[str]
+    axis: str, text: str, words: str, tmp_path: Path, in_project: Path, capsys: Captured
 ) -> None:
-    (tmp_path / "mine.py").write_text(MLP if text is None else text)
+    (tmp_path / "mine.py").write_text(text)
     path = written(tmp_path, axis)
     assert run(["sweep", "run", str(path), "--results", str(tmp_path / "results")]) == ExitCode.USAGE
     (said,) = capsys.readouterr().err.splitlines()
@@ -141,24 +138,21 @@ def test_the_runner_knows_what_to_import_without_running_the_file(sweep: Path) -
     assert workload_info(spec.workload).frameworks == ("torch",)
     assert resolve_workload_options(spec.workload) == spec.workload.options
     assert weights_bytes(spec) is None
-    (sweep.parent / "mine.py").write_text((PROJECT / "tests/data/models/electra.py").read_text())
-    spec = trials(written(sweep.parent, "{name: mine, module: mine.py:build, batch: 1}"))[0].spec
+    (sweep.parent / "mine.py").write_text((MODELS / "electra.py").read_text())
+    spec = trials(written(sweep.parent, MINE))[0].spec
     assert workload_info(spec.workload).frameworks == ("torch", "transformers")
     assert make_workload(spec).preload[-1] == "transformers"
 
 
-def test_a_function_with_the_parameter_shrunk_has_a_twin(sweep: Path) -> None:
-    spec = trials(sweep)[0].spec
-    twin = make_workload(spec).shrunk()
-    width = spec.workload.options["hidden_size"]
+def test_a_function_with_the_parameter_shrunk_has_a_twin_whose_batch_is_two_or_what_the_file_says(sweep: Path) -> None:
+    def spec_of(text: str, axis: str = AXIS) -> TrialSpec:
+        (sweep.parent / "mine.py").write_text(text)
+        return trials(written(sweep.parent, axis))[0].spec
+
+    spec = spec_of(MLP)
+    twin, width = make_workload(spec).shrunk(), spec.workload.options["hidden_size"]
     assert (twin.batch, twin.options["shrunk"], twin.options["hidden_size"]) == (2, True, width)
-    (sweep.parent / "mine.py").write_text(MLP.replace(", shrunk=False", "").replace("shrunk", "False"))
+    own = spec_of((MODELS / "xlnet.py").read_text(), "{name: mine, module: mine.py:build, batch: 8}")
+    assert make_workload(own).shrunk().batch == 1
     with pytest.raises(Unsupported, match=r"build of mine\.py has no parameter shrunk"):
-        make_workload(trials(sweep)[0].spec).shrunk()
-
-
-@pytest.mark.parametrize(("model", "batch"), [("mlp", 2), ("xlnet", 1)])
-def test_the_batch_of_the_twin_is_two_unless_the_file_says_otherwise(model: str, batch: int, sweep: Path) -> None:
-    (sweep.parent / "mine.py").write_text((PROJECT / f"tests/data/models/{model}.py").read_text())
-    spec = trials(written(sweep.parent, "{name: mine, module: mine.py:build, batch: 8}"))[0].spec
-    assert make_workload(spec).shrunk().batch == batch
+        make_workload(spec_of(MLP.replace(", shrunk=False", "").replace("shrunk", "False"))).shrunk()

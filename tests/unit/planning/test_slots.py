@@ -1,6 +1,5 @@
 """Slots: which GPU and which cores tasks that run at the same time get."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,6 +19,7 @@ from orchestrator.planning import (
 )
 from runners.system import GpuPlace, NumaNode, Topology, cores_text
 from runners.system.reading import parse_list
+from tests.scripted_campaign import sweep
 
 
 def gpus(count: int, nodes: Sequence[int | None] = (), mig: bool = False) -> tuple[GpuPlace, ...]:
@@ -98,10 +98,6 @@ HYBRID = Topology(("0-1", "2-3", "4-5", "6-7", *map(str, range(8, 16))), (NumaNo
         *((range(16), machine(16, 2), nodes, ["0-7", "8-15"]) for nodes in ([None, None], [0, None], [0, 9])),
         ((0, 2, 5, 7, 9), Topology(), [None, None], ["0,2", "5,7"]),
     ],
-    ids=[
-        *("odd", "uneven", "hybrid", "half", "reserved", "a reserved node", "unknown nodes", "an unknown node"),
-        *("no such node", "unknown topology"),
-    ],
 )
 def test_all_slots_have_as_many_whole_cores_near_to_their_gpus_and_what_is_left_over_stays_idle(
     cores: Sequence[int], topology: Topology, nodes: list[int | None], expected: list[str]
@@ -133,13 +129,10 @@ def test_gpus_are_chosen_by_uuid_pattern_number_and_range() -> None:
         assert chosen.problems == ()
 
 
-def test_a_gpu_that_is_not_there_is_named_with_those_that_are() -> None:
+def test_gpus_that_are_not_there_or_divided_are_named() -> None:
     [problem] = choose_gpus(["0", "GPU-ff*"], gpus(2)).problems
     assert problem == "gpus names GPU-ff*, and the host has 0: GPU-00000000-0000, 1: GPU-00000001-0000"
     assert choose_gpus(["7-9"], ()).problems == ("gpus names 7-9, and the host has no GPU",)
-
-
-def test_divided_gpus_are_left_out_and_refused_where_they_are_named() -> None:
     known = [*gpus(1), *gpus(2, mig=True)[1:]]
     chosen = choose_gpus(None, known)
     assert (chosen.gpus, chosen.divided, chosen.problems) == ((known[0],), ("GPU-00000001-0000",), ())
@@ -152,38 +145,33 @@ PINS = {name: EnvironmentPin(name, Isolation.DOCKER, "test", "0" * 64) for name 
 HOST = PlanningHost("h", {}, tuple(range(16)), PINS, slots=SLOTS, exclusive=Exclusive.GPU)
 
 
-def sweep(device: str, rounds: int, **more: object) -> Sweep:
-    document = {
-        "version": 1, "name": "s", "targets": "each-host", "device": device, "rounds": rounds, "threads": ["all"],
-        "environments": ["one", "two"], "backends": [{"name": "eager"}],
-        "workloads": [{"name": ["bert-base"], "batch": [1, 2]}], **more,
-    }  # fmt: skip
-    return Sweep.model_validate_json(json.dumps(document))
+def wanted(device: str, rounds: int, **more: object) -> Sweep:
+    usual = {"device": device, "threads": ("all",), "environments": ("one", "two")}
+    return sweep(rounds=rounds, workloads=("bert-base",), backends=("eager",), **(usual | more))
 
 
-@pytest.mark.parametrize(
-    ("device", "rounds", "expected", "threads", "at_once"),
-    [("cuda", 3, [0, 0, 1, 1, 0, 0], 8, 2), ("cpu", 2, [0] * 4, 16, 1)],
-)
-def test_a_round_on_gpus_has_one_slot_for_all_environments_and_one_on_processors_the_whole_host(
-    device: str, rounds: int, expected: list[int], threads: int, at_once: int
-) -> None:
-    tasks = plan(sweep(device, rounds), [HOST], "c").tasks
-    assert [task.slot for task in tasks] == [slot_of(SLOTS, task.task).index for task in tasks] == expected
-    assert {trial.spec.threads for task in tasks for trial in task.task.trials} == {threads}
-    assert slots_at_once(SLOTS, [task.task for task in tasks]) == at_once
+def test_a_round_on_gpus_has_one_slot_for_all_environments_and_one_on_processors_the_whole_host() -> None:
+    for device, rounds, expected, threads, at_once in (
+        ("cuda", 3, [0, 0, 1, 1, 0, 0], 8, 2),
+        ("cpu", 2, [0] * 4, 16, 1),
+    ):
+        tasks = plan(wanted(device, rounds), [HOST], "c").tasks
+        assert [task.slot for task in tasks] == [slot_of(SLOTS, task.task).index for task in tasks] == expected
+        assert {trial.spec.threads for task in tasks for trial in task.task.trials} == {threads}
+        assert slots_at_once(SLOTS, [task.task for task in tasks]) == at_once
 
 
 def test_an_estimate_knows_what_a_gpu_costs_and_that_two_take_half_of_it() -> None:
-    wanted = sweep("cuda", 2, threads=[1], environments=["one"])
+    whole = wanted("cuda", 2, threads=(1,), environments="one")
 
     def estimate(slots: int = 1, **changes: object) -> float:
         host = replace(HOST, slots=SLOTS[:slots])
-        return plan(wanted.model_copy(update=changes), [host], "c").estimate_s
+        return plan(whole.model_copy(update=changes), [host], "c").estimate_s
 
     assert estimate(2) < 0.6 * estimate()
     # It builds and warms up again to be examined, in a context of its own, and energy has three windows
-    longer = replace(wanted.protocol, warmup_min_ms=wanted.protocol.warmup_min_ms + 1000)
+    usual = whole.protocol
+    longer = replace(usual, warmup_min_ms=usual.warmup_min_ms + 1000)
     assert estimate(protocol=longer) - estimate() == pytest.approx(4.0 * 2)
-    assert estimate(protocol=replace(wanted.protocol, energy_window_ms=2000)) - estimate() == pytest.approx(12.0 * 2)
-    assert estimate(device="cpu", protocol=replace(wanted.protocol, floor_budget_ms=0)) - estimate() < -20
+    assert estimate(protocol=replace(usual, energy_window_ms=2000)) - estimate() == pytest.approx(12.0 * 2)
+    assert estimate(device="cpu", protocol=replace(usual, floor_budget_ms=0)) - estimate() < -20

@@ -22,6 +22,7 @@ from orchestrator.hosts.fleet import Hosts
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, trial_key
 from orchestrator.store import Reproduces
 from runners.contract import METHOD_VERSION, BackendSpec, Protocol, TrialSpec, WorkloadSpec
+from tests.conftest import Patch
 from tests.fake_host import FakeEngine, FakeHost, host_facts
 
 LAYERS = ("sha256:" + "a" * 64, "sha256:" + "b" * 64)
@@ -79,19 +80,16 @@ def test_another_method_is_refused_unless_allowed() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
+def test_a_specification_that_this_version_does_not_know_is_one_error() -> None:
+    for change, problem in (
         ({"workload": WorkloadSpec("forgotten", 1)}, "this version has no workload forgotten"),
         ({"backend": BackendSpec("forgotten", {})}, "this version has no backend forgotten"),
         ({"dtype": "float16"}, "this version cannot run it: dtype float16 is not served"),
-    ],
-)
-def test_a_specification_that_this_version_does_not_know_is_one_error(change: dict[str, Any], problem: str) -> None:
-    other = with_each(spec=replace(WANTED.configurations[0].spec, **change))
-    for allowed in (False, True):
-        with pytest.raises(ConfigurationError, match=f"cannot be reproduced: {problem}.*use the version that measured"):
-            refuse_another_method(other, allowed=allowed)
+    ):
+        other = with_each(spec=replace(WANTED.configurations[0].spec, **change))
+        for allowed in (False, True):
+            with pytest.raises(ConfigurationError, match=f"cannot be reproduced: {problem}.*use the version that meas"):
+                refuse_another_method(other, allowed=allowed)
 
 
 def test_of_two_environments_of_then_only_the_one_that_differs_is_said_to() -> None:
@@ -175,17 +173,17 @@ def fake(name: str, engine: FakeEngine | None) -> FakeHost:
     return FakeHost(name, HERE, facts, engine)
 
 
-def request(wanted: StoredTrials, project: Path, host: str, allowed: Allowed | None = None) -> ReproduceRequest:
+def request(wanted: StoredTrials, project: Path) -> ReproduceRequest:
+    """On another host than then."""
     inventory = Inventory(hosts={"h1": HERE, "h2": HERE})
-    allowed = allowed or Allowed()
-    found = targets(wanted, inventory, host, allowed)
-    return ReproduceRequest(wanted, found, allowed, None, inventory, ProjectFiles(project), project / "results")
+    found = targets(wanted, inventory, "h2", Allowed())
+    return ReproduceRequest(wanted, found, Allowed(), None, inventory, ProjectFiles(project), project / "results")
 
 
 def test_trials_of_one_host_run_again_on_another_that_has_or_gets_their_image(project: Path) -> None:
     wanted = with_each(limits=Limits((0, 1), 10**9))
     engine = FakeEngine(IMAGE)
-    hosts, asked = fleet(fake("h2", engine)), request(wanted, project, "h2")
+    hosts, asked = fleet(fake("h2", engine)), request(wanted, project)
     preview(asked, hosts)
     said: list[str] = []
     reproduction = decide(wanted, make_ready(asked, hosts, said.append), asked.allowed)
@@ -199,7 +197,7 @@ def test_trials_of_one_host_run_again_on_another_that_has_or_gets_their_image(pr
     assert [sorted(trial.trial_key for trial in task.task.trials) for task in again.tasks] == [keys] * 4
 
     pushed = with_each(pin=replace(PIN, image_digest=f"lab:5000/cpu@{IMAGE.image_id}"))
-    asked, engine.images = request(pushed, project, "h2"), {}
+    asked, engine.images = request(pushed, project), {}
     engine.pulls.add(IMAGE.image_id)
     expected = "and lab:5000/cpu@sha256:1*, which a row names, is pulled only if --pull"
     with pytest.raises(ConfigurationError, match=expected):
@@ -209,19 +207,17 @@ def test_trials_of_one_host_run_again_on_another_that_has_or_gets_their_image(pr
     assert make_ready(asked, hosts, said.append)[0].host.executions["cpu"]
 
 
-def test_a_host_that_cannot_run_them_is_named_with_the_reason(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = request(WANTED, project, "h2")
-    expected = "^h2: the trials ran in containers, but no Docker engine answers; start it, or add --allow-different-im"
-    with pytest.raises(NoUsableHostError, match=expected):
-        preview(asked, fleet(fake("h2", None)))
-    away = fake("h2", None)
-    away.told = InfrastructureError("ssh: no route to host")
-    with pytest.raises(NoUsableHostError, match="^h2: ssh: no route to host$"):
-        preview(asked, fleet(away))
-    silent = fake("h2", FakeEngine())
-    silent.fake_engine = None
-    with pytest.raises(NoUsableHostError, match="^h2: no Docker engine answers$"):
-        preview(asked, fleet(silent))
+def test_a_host_that_cannot_run_them_is_named_with_the_reason(project: Path, monkeypatch: Patch) -> None:
+    asked = request(WANTED, project)
+    away, silent = fake("h2", None), fake("h2", FakeEngine())
+    away.told, silent.fake_engine = InfrastructureError("ssh: no route to host"), None
+    for host, why in (
+        (fake("h2", None), "^h2: the trials ran in containers, but no Docker engine answers; .* --allow-different-im"),
+        (away, "^h2: ssh: no route to host$"),
+        (silent, "^h2: no Docker engine answers$"),
+    ):
+        with pytest.raises(NoUsableHostError, match=why):
+            preview(asked, fleet(host))
     engine = FakeEngine(IMAGE, shares=False)
     with pytest.raises(NoUsableHostError, match="^h2: its engine does not see /work"):
         make_ready(asked, fleet(fake("h2", engine)), print)
