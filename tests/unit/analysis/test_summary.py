@@ -12,7 +12,6 @@ from tests.storing import row as stored
 
 
 def row(backend: str, number: int, latency_s: float | None, **more: object) -> dict[str, object]:
-    """One trial of round `number` whose samples have the median `latency_s`."""
     samples = None if latency_s is None else [latency_s * 0.9, latency_s, latency_s * 3]
     values: dict[str, Any] = {
         "trial_key": backend, "round": number, "sequence_length": 128, "backend": backend, "environment_id": "e1",
@@ -147,23 +146,14 @@ def test_failures_are_grouped_by_reason() -> None:
     assert [one.row["host"] for one in found.settings] == ["lab1"]
 
 
-def test_an_unsteady_process_is_counted() -> None:
-    [cell] = cells(row("eager", 1, 1.0, steady=False), row("eager", 2, 1.0))
-    assert cell.unsteady == 1
-
-
-def test_nothing_at_all_is_a_summary_too() -> None:
-    found = summary()
-    assert (found.settings, found.failures, found.totals) == ((), (), {})
-
-
 def test_several_campaigns_are_refused() -> None:
     with pytest.raises(ValueError, match="one campaign"):
         summary(row("eager", 1, 1.0), row("eager", 1, 1.0, campaign_id="d"))
 
 
-def test_flagged_trials_are_counted_by_guard_and_stay_in_the_numbers() -> None:
+def test_flagged_and_unsteady_trials_are_counted_and_stay_in_the_numbers() -> None:
     flags: tuple[list[str] | None, ...] = ([], ["load"], ["load", "throttling"], None)
-    rows = [row("eager", number, 1.0, guard_flags=found) for number, found in enumerate(flags)]
+    rows = [row("eager", number, 1.0, guard_flags=found, steady=number > 0) for number, found in enumerate(flags)]
     assert summary(*rows).flagged == Flagged(trials=2, watched=3, by_guard={"load": 2, "throttling": 1})
-    assert seen(cells(*rows)[0])[1] == 4
+    [cell] = cells(*rows)
+    assert (seen(cell)[1], cell.unsteady) == (4, 1)

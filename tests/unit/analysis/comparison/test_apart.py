@@ -44,6 +44,9 @@ def test_work_that_differs_gets_axes_of_its_own(tmp_path: Path) -> None:
     ratios = {entry.key[1]: entry.ratio.estimate.value for entry in table.ratios if entry.ratio}
     assert ratios == pytest.approx({"float32": ratios["float32"], "bfloat16": ratios["float32"] / 1.1})
     assert compare(results, ["workload", "dtype"], ["backend"], "backend=eager").added == ()
+    bert = rounds(EAGER, workload="bert_base", sequence_length=128, image_size=None)
+    resnet = rounds(FAST, workload="resnet50", sequence_length=None, image_size=224)
+    assert compare(store_of(tmp_path / "sizes", *bert, *resnet), ["host"]).added == ("workload",)
 
 
 def test_work_is_not_compared_with_other_work(tmp_path: Path) -> None:
@@ -55,23 +58,19 @@ def test_work_is_not_compared_with_other_work(tmp_path: Path) -> None:
     assert [ratio.verdict for ratio in ratios_of(asked)] == [Verdict.FASTER]
 
 
-def test_what_a_named_axis_tells_apart_needs_no_other(tmp_path: Path) -> None:
-    bert = rounds(EAGER, workload="bert_base", sequence_length=128, image_size=None)
-    resnet = rounds(FAST, workload="resnet50", sequence_length=None, image_size=224)
-    assert compare(store_of(tmp_path, *bert, *resnet), ["host"]).added == ("workload",)
-
-
-def test_sides_that_are_matched_on_too_little_are_split(tmp_path: Path) -> None:
-    sides = [
-        row
-        for batch, factor in ((1, 1.0), (8, 6.0))
+def test_sides_that_are_matched_on_too_little_are_split_and_other_work_has_nothing_in_common(tmp_path: Path) -> None:
+    [old, old_8], [new, new_8] = (
+        [
+            rounds([factor * value for value in base], campaign=campaign, batch=batch)
+            for batch, factor in ((1, 1), (8, 6))
+        ]
         for campaign, base in ((OLD, EAGER), (NEW, FAST))
-        for row in rounds([factor * value for value in base], campaign=campaign, batch=batch)
-    ]
-    results = store_of(tmp_path, *sides)
-    table = compare_selections(results, "campaign=previous", "campaign=newest", match=["workload"])
-    assert table.added == ("batch",)
-    assert len(table.ratios) == 2
+    )
+    question = ("campaign=previous", "campaign=newest", ["workload"])
+    table = compare_selections(store_of(tmp_path / "both", *old, *old_8, *new, *new_8), *question)
+    assert (table.added, len(table.ratios)) == (("batch",), 2)
+    with pytest.raises(ConfigurationError, match="nothing to compare: batch is 1 against 8"):
+        compare_selections(store_of(tmp_path / "apart", *old, *new_8), *question)
 
 
 def test_cpus_and_gpus_stand_in_one_table_each_with_its_own_latency(tmp_path: Path) -> None:
@@ -108,7 +107,6 @@ def test_a_cpu_is_compared_with_a_gpu_by_a_metric_that_both_have(tmp_path: Path)
 
 
 def test_a_noisy_twin_makes_nothing_equivalent_and_hides_nothing(tmp_path: Path) -> None:
-    """A/A pairs are no threshold: one alone says too little of the scatter to have a part in any interval."""
     shaken = [value * factor for value, factor in zip(EAGER, (1.2, 0.85, 1.18, 0.84, 1.0), strict=True)]
     slower = [1.2 * value * factor for value, factor in zip(EAGER, (1.1, 0.95, 1.0, 0.96, 1.0), strict=True)]
     bare = store_of(tmp_path / "a", *rounds(EAGER), *rounds(slower, backend="x"))
@@ -199,9 +197,3 @@ def test_sizes_follow_the_workload_unless_one_has_several(tmp_path: Path) -> Non
     table = compare(store_of(tmp_path / "b", *speech, *text, *several), ["workload"], [], "workload=wavlm")
     assert table.added == ("sequence_length",)
     assert [table.text(one) for one in table.ratios] == ["workload=bert sequence_length=16000"]
-
-
-def test_sides_with_other_work_have_nothing_in_common(tmp_path: Path) -> None:
-    results = store_of(tmp_path, *rounds(EAGER, campaign=OLD), *rounds(FAST, campaign=NEW, batch=8))
-    with pytest.raises(ConfigurationError, match="nothing to compare: batch is 1 against 8"):
-        compare_selections(results, "campaign=previous", "campaign=newest", match=["workload"])

@@ -10,7 +10,7 @@ from orchestrator.analysis import Change, Pairing, Verdict
 from orchestrator.analysis.comparison import Outcome, Policy, Pool, compare, compare_selections, gate
 from orchestrator.analysis.confounders import is_left_out
 from orchestrator.errors import ConfigurationError
-from orchestrator.store import Results, Store, open_store
+from orchestrator.store import Store, open_store
 from tests.comparing import NEW, OLD, by_backend, ratios_of, rounds, store_of, system_of
 from tests.results import put_dimensions
 from tests.storing import campaign
@@ -21,10 +21,6 @@ GPU = {"name": "A100", "ecc": True, "power_limit_mw": 250_000}
 
 def scaled(factor: float) -> list[float]:
     return [factor * value for value in TIMES]
-
-
-def two_campaigns(directory: Path, factor: float) -> Results:
-    return store_of(directory, *rounds(TIMES, campaign=OLD), *rounds(scaled(factor), campaign=NEW))
 
 
 def test_cells_correspond_on_what_makes_a_configuration_and_differs(tmp_path: Path) -> None:
@@ -40,12 +36,9 @@ def test_cells_correspond_on_what_makes_a_configuration_and_differs(tmp_path: Pa
     assert [one.key for one in table.ratios] == [(1, "gpu=b"), (8, "gpu=b")]
     assert [ratio.estimate.value for ratio in ratios_of(table)] == pytest.approx([2, 2])
     assert {ratio.pairing for ratio in ratios_of(table)} == {Pairing.UNPAIRED}
-
-
-def test_two_environments_of_one_campaign_pair_by_round(tmp_path: Path) -> None:
-    rows = [*rounds(TIMES), *rounds(scaled(0.5), environment="next", environment_id="f" * 32)]
-    [ratio] = ratios_of(compare_selections(store_of(tmp_path, *rows), "environment=cpu", "environment=next"))
-    assert ratio.pairing is Pairing.ROUNDS
+    one_campaign = [*rounds(TIMES), *rounds(scaled(0.5), environment="next", environment_id="f" * 32)]
+    environments = compare_selections(store_of(tmp_path / "b", *one_campaign), "environment=cpu", "environment=next")
+    assert [ratio.pairing for ratio in ratios_of(environments)] == [Pairing.ROUNDS]
 
 
 @pytest.mark.parametrize(
@@ -134,20 +127,17 @@ def test_only_what_an_axis_says_itself_is_left_out(field: str, group: str, compa
 def test_the_gate_fails_on_a_proven_slow_down_alone(
     tmp_path: Path, factor: float, outcome: Outcome, passed: bool
 ) -> None:
-    found = gate(two_campaigns(tmp_path, factor), "campaign=previous")
-    assert ([one.outcome for one in found.cells], found.passed) == ([outcome], passed)
-
-
-def test_what_the_gate_allows_is_above_0(tmp_path: Path) -> None:
+    rows = [*rounds(TIMES, campaign=OLD), *rounds(scaled(factor), campaign=NEW)]
+    results = store_of(tmp_path, *rows)
+    # A baseline is without the candidate
+    for baseline in ("campaign=previous", "workload=bert_base"):
+        found = gate(results, baseline)
+        [cell] = found.cells
+        assert (cell.outcome, found.passed) == (outcome, passed)
+        assert cell.entry.baseline is not None
+        assert (cell.entry.baseline.campaigns, cell.entry.cell.campaigns) == ((OLD,), (NEW,))
     with pytest.raises(ConfigurationError, match="--max-slowdown: is 0, expected more than 0"):
-        gate(two_campaigns(tmp_path, 1.2), "campaign=previous", max_slowdown=0)
-
-
-def test_the_baseline_of_a_gate_is_without_the_candidate(tmp_path: Path) -> None:
-    found = gate(two_campaigns(tmp_path, 1.2), "workload=bert_base")
-    [cell] = found.cells
-    assert cell.entry.baseline is not None
-    assert (cell.entry.baseline.campaigns, cell.entry.cell.campaigns) == ((OLD,), (NEW,))
+        gate(results, "campaign=previous", max_slowdown=0)
 
 
 def test_what_the_candidate_lacks_is_told_and_fails_only_if_required(tmp_path: Path) -> None:
