@@ -35,24 +35,27 @@ def test_a_regular_file_is_read_whole_and_a_link_followed_where_a_person_named_i
         read_foreign_file(tmp_path / "none", 100)
 
 
-MADE: dict[str, Callable[[Path], object]] = {
-    "link": lambda path: path.symlink_to(__file__),
-    "pipe": os.mkfifo,
-    "directory": Path.mkdir,
-    "long": lambda path: path.write_bytes(b"x" * 101),
-    "sparse": lambda path: (path.touch(), os.truncate(path, 2**33)),
-}
-ELSEWHERE = {"device": Path("/dev/zero"), "below a file": Path(__file__) / "file"}
-
-
-@pytest.mark.parametrize("kind", [*MADE, *ELSEWHERE])
-def test_what_is_no_short_regular_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
-    path = ELSEWHERE.get(kind, tmp_path / "file")
-    if kind in MADE:
-        MADE[kind](path)
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda path: path.symlink_to("private"), "is a link"),
+        (os.mkfifo, "regular"),
+        (Path.mkdir, "regular"),
+        (lambda path: path.write_bytes(b"x" * 101), "longer than 100 bytes"),
+        (lambda path: (path.touch(), os.truncate(path, 2**33)), "longer than 100 bytes"),
+    ],
+    ids=["link", "pipe", "directory", "long", "sparse"],
+)
+def test_what_is_no_short_regular_file_is_refused_at_once(
+    tmp_path: Path, make: Callable[[Path], object], problem: str
+) -> None:
+    (tmp_path / "private").write_text("secret")
+    make(tmp_path / "file")
+    cases = {tmp_path / "file": problem, Path("/dev/zero"): "regular", tmp_path / "private" / "x": "cannot be read"}
     began = time.monotonic()
-    with pytest.raises(ForeignDataError, match=r"link|regular|longer than 100 bytes|cannot be read"):
-        read_foreign_file(path, 100)
+    for path, words in cases.items():
+        with pytest.raises(ForeignDataError, match=words):
+            read_foreign_file(path, 100)
     assert time.monotonic() - began < 1
 
 
