@@ -1,5 +1,7 @@
 """The vocabulary of axes and metrics."""
 
+from typing import Any
+
 import pytest
 
 from orchestrator.analysis.axes import axes, axis, backend_text, values_of, with_sweeps
@@ -24,7 +26,7 @@ def test_values_are_those_that_people_name() -> None:
     assert [axis(name).read(without) for name in ("gpu", "gpu_uuid", "driver")] == ["no GPU", "no GPU", "no driver"]
     assert axis("gpu_uuid").read({"gpu_name": "A100", "gpu_uuid": None}) == "unknown"
     assert axis("sequence_length").shown(None) == "none"
-    named = [{"campaign_id": "c"}, {"campaign_id": "x"}, {"batch": 1}]
+    named: list[dict[str, Any]] = [{"campaign_id": "c"}, {"campaign_id": "x"}, {"batch": 1}]
     [row, other, plain] = with_sweeps(named, {"c": "nightly"})
     assert (axis("sweep").read(row), axis("sweep").read(other), plain) == ("nightly", "unknown", {"batch": 1})
 

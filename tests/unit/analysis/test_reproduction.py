@@ -105,7 +105,7 @@ def test_verdicts_are_judged_together_and_told_with_what_a_decision_takes() -> N
 
 
 def test_where_a_side_has_no_latency_it_says_why() -> None:
-    failed = {"status": "oom", "reason": "killed at 4 GiB", **dict.fromkeys(LATENCIES)}
+    failed: dict[str, Any] = {"status": "oom", "reason": "killed at 4 GiB", **dict.fromkeys(LATENCIES)}
     [gone] = compared((trials("then", *times(1)), trials("now", *times(1), **failed)))
     [mode] = gone.modes
     assert (known(mode.then).value, mode.now, mode.ratio) == (pytest.approx(0.1), None, None)
