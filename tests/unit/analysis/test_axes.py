@@ -1,5 +1,7 @@
 """The vocabulary of axes and metrics."""
 
+from typing import Any
+
 import pytest
 
 from orchestrator.analysis.axes import axes, axis, backend_text, values_of, with_sweeps
@@ -20,24 +22,25 @@ def test_values_are_those_that_people_name() -> None:
     assert values_of(ROW, chosen) == (
         "NVIDIA A100-SXM4-40GB", "unknown", None, "none", "torch_compile(mode=reduce-overhead)", "mask=ptb",
     )  # fmt: skip
-    assert axis("gpu").read({"gpu_name": None}) == "no GPU"
-    assert axis("gpu_uuid").read({"gpu_name": None, "gpu_uuid": None}) == "no GPU"
+    without = {"gpu_name": None, "gpu_uuid": None, "driver_version": None}
+    assert [axis(name).read(without) for name in ("gpu", "gpu_uuid", "driver")] == ["no GPU", "no GPU", "no driver"]
     assert axis("gpu_uuid").read({"gpu_name": "A100", "gpu_uuid": None}) == "unknown"
-    assert axis("driver").read({"gpu_name": None, "driver_version": None}) == "no driver"
     assert axis("sequence_length").shown(None) == "none"
+    named: list[dict[str, Any]] = [{"campaign_id": "c"}, {"campaign_id": "x"}, {"batch": 1}]
+    [row, other, plain] = with_sweeps(named, {"c": "nightly"})
+    assert (axis("sweep").read(row), axis("sweep").read(other), plain) == ("nightly", "unknown", {"batch": 1})
 
 
-def test_options_at_their_defaults_are_not_told() -> None:
-    assert backend_text("eager", "{}") == "eager"
-    assert backend_text("torch_compile", '{"mode":"default"}') == "torch_compile"
-    assert backend_text("of-a-later-version", '{"b":2,"a":1}') == "of-a-later-version(a=1,b=2)"
-
-
-def test_the_sweep_comes_from_the_campaigns() -> None:
-    [row, other, plain] = with_sweeps([{"campaign_id": "c"}, {"campaign_id": "x"}, {"batch": 1}], {"c": "nightly"})
-    assert axis("sweep").read(row) == "nightly"
-    assert axis("sweep").read(other) == "unknown"
-    assert plain == {"batch": 1}
+@pytest.mark.parametrize(
+    ("name", "options", "shown"),
+    [
+        ("eager", "{}", "eager"),
+        ("torch_compile", '{"mode":"default"}', "torch_compile"),
+        ("of-a-later-version", '{"b":2,"a":1}', "of-a-later-version(a=1,b=2)"),
+    ],
+)
+def test_options_at_their_defaults_are_not_told(name: str, options: str, shown: str) -> None:
+    assert backend_text(name, options) == shown
 
 
 @pytest.mark.parametrize(
@@ -51,11 +54,11 @@ def test_a_wrong_axis_is_an_error(names: tuple[str, ...], message: str) -> None:
 
 
 def test_every_metric_has_a_unit_a_direction_and_its_columns() -> None:
-    for one in METRICS.values():
-        assert one.unit
-        where = DERIVED if one.column in DERIVED.names else TRIALS
-        assert where.field(one.column).metadata[b"better"] in (b"lower", b"higher")
-        assert set(one.columns) - {*DERIVED.names} <= set(TRIALS.names)
+    for known in METRICS.values():
+        assert known.unit
+        where = DERIVED if known.column in DERIVED.names else TRIALS
+        assert where.field(known.column).metadata[b"better"] in (b"lower", b"higher")
+        assert set(known.columns) - {*DERIVED.names} <= set(TRIALS.names)
     assert metric("throughput").higher_is_better
     assert not metric("latency_sync").higher_is_better
     assert (metric("memory_peak").unit, metric("latency_sync").unit) == ("bytes", "s")

@@ -11,22 +11,14 @@ from orchestrator.analysis.statistics import log_t_interval, mean_ratio, median_
 FIVE = np.array([0.011, 0.013, 0.012, 0.017, 0.010])
 
 
-def test_the_t_interval_is_that_of_scipy_on_logarithms() -> None:
-    logs = np.log(FIVE)
-    expected = scipy.stats.t.interval(0.95, 4, loc=logs.mean(), scale=scipy.stats.sem(logs))
-    assert log_t_interval(FIVE) == pytest.approx((scipy.stats.gmean(FIVE), *np.exp(expected)), rel=1e-9)
-
-
-def test_few_processes_get_the_t_interval_of_their_medians() -> None:
-    values = np.array([2.0, 4.0, 3.0])
-    estimate = median_of_values(values, 10)
-    assert (estimate.value, estimate.low, estimate.high) == (3.0, *log_t_interval(values)[1:])
-    assert (estimate.processes, estimate.samples) == (3, 10)
-
-
-def test_one_process_has_no_interval() -> None:
-    estimate = median_of_values(np.array([2.0]), 2)
-    assert (estimate.value, estimate.low, estimate.high, estimate.half_width) == (2.0, None, None, None)
+def test_few_processes_get_the_t_interval_of_logarithms_and_one_none() -> None:
+    estimate = median_of_values(FIVE, 10)
+    ends = scipy.stats.t.interval(0.95, 4, loc=np.log(FIVE).mean(), scale=scipy.stats.sem(np.log(FIVE)))
+    assert (estimate.value, estimate.low, estimate.high) == pytest.approx((0.012, *np.exp(ends)), rel=1e-9)
+    assert (estimate.processes, estimate.samples) == (5, 10)
+    assert log_t_interval(FIVE)[0] == pytest.approx(scipy.stats.gmean(FIVE), rel=1e-9)
+    alone = median_of_values(np.array([2.0]), 2)
+    assert (alone.value, alone.low, alone.high, alone.half_width) == (2.0, None, None, None)
 
 
 @pytest.mark.parametrize("size", [6, 7, 8, 10, 15, 33, 1500])
@@ -81,7 +73,6 @@ def test_an_unpaired_ratio_without_scatter_or_with_one_process() -> None:
     assert (exact.value, exact.low, exact.high, exact.degrees) == (pytest.approx(2.0), *[pytest.approx(2.0)] * 2, 3)
     single = unpaired_ratio(np.array([2.0]), np.array([1.0, 1.1]), samples=3)
     assert (single.low, single.high) == (None, None)
-    with pytest.raises(ValueError, match="both sides"):
-        unpaired_ratio(np.array([]), np.array([1.0]), samples=1)
-    with pytest.raises(ValueError, match="above 0"):
-        unpaired_ratio(np.array([0.0]), np.array([1.0]), samples=1)
+    for values, problem in (([], "both sides"), ([0.0], "above 0")):
+        with pytest.raises(ValueError, match=problem):
+            unpaired_ratio(np.array(values), np.array([1.0]), samples=1)

@@ -8,11 +8,11 @@ import pytest
 from orchestrator.analysis import Flagged, Pairing, Summary, SummaryCell, summarise
 from orchestrator.store import TRIALS
 from runners.contract import Status
+from tests.results import known
 from tests.storing import row as stored
 
 
 def row(backend: str, number: int, latency_s: float | None, **more: object) -> dict[str, object]:
-    """One trial of round `number` whose samples have the median `latency_s`."""
     samples = None if latency_s is None else [latency_s * 0.9, latency_s, latency_s * 3]
     values: dict[str, Any] = {
         "trial_key": backend, "round": number, "sequence_length": 128, "backend": backend, "environment_id": "e1",
@@ -35,8 +35,7 @@ def cells(*rows: dict[str, object]) -> tuple[SummaryCell, ...]:
 
 def seen(cell: SummaryCell) -> tuple[float, int, int]:
     """The latency, its processes and its samples."""
-    assert cell.latency is not None
-    return cell.latency.value, cell.latency.processes, cell.latency.samples
+    return known(cell.latency).value, known(cell.latency).processes, known(cell.latency).samples
 
 
 def test_a_cell_has_the_median_of_its_processes_and_all_but_eager_a_ratio() -> None:
@@ -45,8 +44,8 @@ def test_a_cell_has_the_median_of_its_processes_and_all_but_eager_a_ratio() -> N
         *(row("eager", number, value) for number, value in enumerate([1.0, 2.0, 4.0, 8.0])),
     )
     assert (eager.backend, eager.ratio, seen(eager)) == ("eager", None, (3.0, 4, 12))
-    assert torchscript.ratio is not None
-    assert (torchscript.ratio.estimate.value, torchscript.ratio.estimate.processes) == pytest.approx((2.0, 3))
+    ratio = known(torchscript.ratio).estimate
+    assert (ratio.value, ratio.processes) == pytest.approx((2.0, 3))
 
 
 def with_floor(number: int, small: float, large: float, valid: bool = True, **more: object) -> dict[str, object]:
@@ -56,12 +55,12 @@ def with_floor(number: int, small: float, large: float, valid: bool = True, **mo
 
 def test_a_structure_has_one_floor_in_a_campaign() -> None:
     taken = [with_floor(1, 0.11, 0.17), with_floor(2, 0.13, 0.14), with_floor(2, 0.30, 0.40, batch=2)]
+    unproven = with_floor(9, 0.01, 0.01, False)
     # What is not proven does not count beside what is
-    for cell in (*cells(*taken), cells(*taken, with_floor(9, 0.01, 0.01, valid=False))[0]):
-        assert cell.floor is not None
-        assert cell.floor.value == pytest.approx(0.1)
-        assert (cell.floor.low, cell.floor_proven) == (None, True)
-    assert not cells(with_floor(9, 0.01, 0.01, valid=False))[0].floor_proven
+    for cell in (*cells(*taken), cells(*taken, unproven)[0]):
+        assert (known(cell.floor).value, known(cell.floor).low) == (pytest.approx(0.1), None)
+        assert cell.floor_proven
+    assert not cells(unproven)[0].floor_proven
     assert cells(row("eager", 1, 1.0))[0].floor is None
 
 
@@ -110,8 +109,7 @@ def test_a_wrong_output_takes_part_in_nothing() -> None:
         row("onnxruntime", 2, 0.5),
     )
     assert (seen(cell)[:2], cell.failures) == ((0.5, 1), {Status.WRONG_OUTPUT: 1})
-    assert cell.ratio is not None
-    assert cell.ratio.estimate.value == pytest.approx(2.0)
+    assert known(cell.ratio).estimate.value == pytest.approx(2.0)
 
 
 def test_the_second_half_of_an_aa_pair_is_for_the_noise_floor_alone() -> None:
@@ -147,23 +145,14 @@ def test_failures_are_grouped_by_reason() -> None:
     assert [one.row["host"] for one in found.settings] == ["lab1"]
 
 
-def test_an_unsteady_process_is_counted() -> None:
-    [cell] = cells(row("eager", 1, 1.0, steady=False), row("eager", 2, 1.0))
-    assert cell.unsteady == 1
-
-
-def test_nothing_at_all_is_a_summary_too() -> None:
-    found = summary()
-    assert (found.settings, found.failures, found.totals) == ((), (), {})
-
-
 def test_several_campaigns_are_refused() -> None:
     with pytest.raises(ValueError, match="one campaign"):
         summary(row("eager", 1, 1.0), row("eager", 1, 1.0, campaign_id="d"))
 
 
-def test_flagged_trials_are_counted_by_guard_and_stay_in_the_numbers() -> None:
+def test_flagged_and_unsteady_trials_are_counted_and_stay_in_the_numbers() -> None:
     flags: tuple[list[str] | None, ...] = ([], ["load"], ["load", "throttling"], None)
-    rows = [row("eager", number, 1.0, guard_flags=found) for number, found in enumerate(flags)]
+    rows = [row("eager", number, 1.0, guard_flags=found, steady=number > 0) for number, found in enumerate(flags)]
     assert summary(*rows).flagged == Flagged(trials=2, watched=3, by_guard={"load": 2, "throttling": 1})
-    assert seen(cells(*rows)[0])[1] == 4
+    [cell] = cells(*rows)
+    assert (seen(cell)[1], cell.unsteady) == (4, 1)

@@ -48,16 +48,18 @@ def taxed(*rows: dict[str, object]) -> list[dict[str, Any]]:
 REGIMES = (Regime.FRAMEWORK_BOUND, Regime.MIXED, Regime.MIXED, Regime.COMPUTE_BOUND)
 
 
-@pytest.mark.parametrize(("share", "expected"), list(zip((0.53, 0.52, 0.48, 0.47), REGIMES, strict=True)))
-def test_on_a_cpu_the_regimes_are_of_the_floor_over_the_rest(share: float, expected: Regime) -> None:
-    assert Load("cpu", Estimate(1 / (2 * share), None, None, 1, 1)).regime is expected
-    assert [found["regime"] for found in taxed(row(0.004 * share, None))] == [expected.value]
-
-
-@pytest.mark.parametrize(("boundedness", "expected"), list(zip((1.2, 1.05, 0.95, 0.8), REGIMES, strict=True)))
-def test_on_a_gpu_the_regimes_are_of_dispatch_over_busy(boundedness: float, expected: Regime) -> None:
+@pytest.mark.parametrize(
+    ("floor_share", "boundedness", "expected"),
+    list(zip((0.53, 0.52, 0.48, 0.47), (1.2, 1.05, 0.95, 0.8), REGIMES, strict=True)),
+)
+def test_regimes_are_of_the_floor_over_the_rest_on_a_cpu_and_of_dispatch_over_busy_on_a_gpu(
+    floor_share: float, boundedness: float, expected: Regime
+) -> None:
+    assert Load("cpu", Estimate(1 / (2 * floor_share), None, None, 1, 1)).regime is expected
     assert Load("cuda", Estimate(1 / boundedness, None, None, 1, 1)).regime is expected
-    assert taxed({**PLACE, **GPU, "dispatch_s": boundedness * 0.0035})[0]["regime"] == expected.value
+    on_gpu = {**PLACE, **GPU, "dispatch_s": boundedness * 0.0035}
+    found = taxed(row(0.004 * floor_share, None), on_gpu)
+    assert [tax["regime"] for tax in found] == [expected.value] * 2
 
 
 def test_a_regime_needs_the_whole_interval() -> None:
@@ -101,24 +103,19 @@ def test_figures_pages_explanations_and_claims_give_one_regime(
     assert Configuration(tuple(rows), Frames(())).regime is (expected if is_proven else None)
 
 
-def test_what_grows_with_the_twin_is_no_floor() -> None:
+def test_what_grows_with_the_twin_is_no_floor_and_what_is_below_the_floor_all_framework() -> None:
     [found] = taxed(row())
     assert found["dispatch_floor_s"] == found["exposed_overhead_s"] == pytest.approx(0.001)
     assert found["framework_fraction"] == pytest.approx(0.25)
     assert found["latency_floor_log_ratio"] == pytest.approx(math.log(4))
     assert (found["regime"], found["boundedness"], found["tax_ratio"]) == ("compute-bound", None, None)
-
-
-def test_twins_that_are_all_arithmetic_have_no_floor() -> None:
-    [found] = taxed(row(large_s=0.0044))
-    assert (found["dispatch_floor_s"], found["dispatch_floor_valid"], found["regime"]) == (None, False, None)
-    assert "all arithmetic" in found["dispatch_floor_problem"]
-
-
-def test_a_trial_that_is_nothing_but_framework_keeps_its_number() -> None:
-    [found] = taxed(row(latency_sync_median_s=0.0009))
-    assert (found["framework_fraction"], found["regime"]) == (1.0, "framework-bound")
-    assert found["latency_floor_log_ratio"] == pytest.approx(math.log(0.9))
+    [arithmetic] = taxed(row(large_s=0.0044))
+    floor = [arithmetic[f"dispatch_floor_{name}"] for name in ("s", "valid")]
+    assert (floor, arithmetic["regime"]) == ([None, False], None)
+    assert "all arithmetic" in arithmetic["dispatch_floor_problem"]
+    [framework] = taxed(row(latency_sync_median_s=0.0009))
+    assert (framework["framework_fraction"], framework["regime"]) == (1.0, "framework-bound")
+    assert framework["latency_floor_log_ratio"] == pytest.approx(math.log(0.9))
 
 
 @pytest.mark.parametrize("valid", [None, False])
@@ -166,8 +163,11 @@ def test_the_tax_of_parallel_regions_is_what_threads_add_to_the_small_twin() -> 
     assert [row["parallel_region_tax_s"] for row in found] == [pytest.approx(0.0005), None, None]
 
 
-def test_on_a_gpu_the_slower_of_host_and_device_decides() -> None:
-    [found] = taxed({**PLACE, **GPU})
+def test_on_a_gpu_the_slower_of_host_and_device_decides_and_estimates_that_differ_are_flagged() -> None:
+    gpu = {**PLACE, **GPU}
+    found, far, alone, nothing = taxed(
+        gpu, {**gpu, "busy_s": 0.0015}, {**gpu, "busy_s": None}, {**PLACE, "device": "cpu"}
+    )
     assert found == {
         "dispatch_floor_valid": None, "dispatch_floor_problem": None, "dispatch_floor_s": None,
         "parallel_region_tax_s": None, "exposed_overhead_s": pytest.approx(0.0065),
@@ -175,15 +175,7 @@ def test_on_a_gpu_the_slower_of_host_and_device_decides() -> None:
         "framework_fraction": pytest.approx(0.65), "latency_floor_log_ratio": None,
         "boundedness": pytest.approx(0.009 / 0.0035), "tax_ratio": pytest.approx(2.5), "regime": "framework-bound",
     }  # fmt: skip
-
-
-def test_estimates_that_differ_are_flagged_and_without_a_profile_there_is_one() -> None:
-    far, alone = taxed({**PLACE, **GPU, "busy_s": 0.0015}, {**PLACE, **GPU, "busy_s": None})
     assert far["overhead_estimates_agree"] is False
     assert alone["exposed_overhead_graph_s"] == pytest.approx(0.006)
     assert [alone[name] for name in ("overhead_estimates_agree", "exposed_overhead_s", "regime")] == [None] * 3
-
-
-def test_what_was_not_measured_says_nothing() -> None:
-    [found] = taxed({**PLACE, "device": "cpu"})
-    assert {*found.values()} == {None}
+    assert {*nothing.values()} == {None}

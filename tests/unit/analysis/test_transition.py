@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import isotonic_regression
 
-from orchestrator.analysis.transition import Side, Transition, monotone, transition
+from orchestrator.analysis.transition import Interval, Side, Transition, monotone, transition
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 
@@ -17,11 +17,11 @@ def simulated(
     """Loads: kernels that take `least` of a constant dispatch and grow in proportion, over that dispatch."""
     slope = (1 - least) / batch
     return {
-        one: {
-            number: float((least + slope * one) * np.exp(random.normal(0, noise)) / np.exp(random.normal(0, noise)))
+        size: {
+            number: float((least + slope * size) * np.exp(random.normal(0, noise)) / np.exp(random.normal(0, noise)))
             for number in range(rounds)
         }
-        for one in BATCHES
+        for size in BATCHES
     }
 
 
@@ -59,22 +59,18 @@ def test_pooling_adjacent_violators_agrees_with_scipy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch", "least", "side", "interval"), [(0.3, 0.0, Side.BELOW, (None, 1)), (900, 0.1, Side.ABOVE, (128, None))]
+    ("batch", "least", "side", "interval"),
+    [(0.3, 0.0, Side.BELOW, Interval(None, 1)), (900, 0.1, Side.ABOVE, Interval(128, None))],
 )
-def test_a_transition_beyond_the_measured_batches_is_censored(
-    batch: float, least: float, side: Side, interval: tuple[float | None, float | None]
+def test_a_transition_beyond_the_measured_batches_is_censored_and_one_near_the_end_open_there(
+    batch: float, least: float, side: Side, interval: Interval
 ) -> None:
     found = transition(simulated(np.random.default_rng(0), batch, 0.02, 5, least))
-    assert (found.side, found.batch) == (side, None)
-    assert found.interval is not None
-    assert (found.interval.low, found.interval.high) == interval
-
-
-def test_near_an_end_the_interval_is_open_there() -> None:
-    found = transition(simulated(np.random.default_rng(1), 126, 0.05, 5, 0.1))
-    assert covers(found, 126)
-    assert found.interval is not None
-    assert found.interval.high is None
+    assert (found.side, found.batch, found.interval) == (side, None, interval)
+    near = transition(simulated(np.random.default_rng(1), 126, 0.05, 5, 0.1))
+    assert covers(near, 126)
+    assert near.interval is not None
+    assert near.interval.high is None
 
 
 def test_censored_intervals_hold_the_truth_too() -> None:
@@ -87,10 +83,11 @@ def test_censored_intervals_hold_the_truth_too() -> None:
     assert 0.93 < np.mean(covered) <= 1
 
 
-def test_a_single_round_gives_a_number_and_no_interval() -> None:
+def test_a_single_round_gives_a_number_even_if_noise_turns_two_batches_around_and_no_interval() -> None:
     found = transition(simulated(np.random.default_rng(2), 10, 0.01, 1, 0.1))
     assert found.batch == pytest.approx(10, rel=0.1)
     assert (found.interval, found.rounds) == (None, 1)
+    assert transition({1: {1: 0.5}, 2: {1: 0.48}, 4: {1: 1.0}, 8: {1: 2.5}}).batch == pytest.approx(4)
 
 
 def test_batches_may_have_different_numbers_of_sessions_and_the_interval_has_the_number_in_it() -> None:
@@ -105,11 +102,6 @@ def test_batches_may_have_different_numbers_of_sessions_and_the_interval_has_the
         covered += covers(found, 10)
     assert found.rounds == 3
     assert 0.92 < covered / 500 < 0.98
-
-
-def test_noise_that_turns_the_order_of_two_batches_does_not_confuse_it() -> None:
-    found = transition({1: {1: 0.5}, 2: {1: 0.48}, 4: {1: 1.0}, 8: {1: 2.5}})
-    assert found.batch == pytest.approx(4)
 
 
 @pytest.mark.parametrize("data", [{1: {1: 2.0}}, {1: {1: 2.0}, 2: {}}, {1: {1: 2.0}, 2: {1: 0.0}}])

@@ -59,8 +59,9 @@ def test_the_interval_decides(found: Estimate, expected: Verdict) -> None:
     assert judge(found).verdict is expected
 
 
-def test_whoever_wants_another_margin_says_so() -> None:
+def test_a_margin_is_chosen_and_what_no_number_of_sessions_decides_is_said_so() -> None:
     assert judge(interval(1.02, 1.01, 1.029), margin=0.01).verdict is Verdict.FASTER
+    assert judge(interval(1.0295, 0.2, 5.3)).sessions is None
 
 
 @pytest.mark.parametrize("centre", [0.5, 0.98, 1.0, 1.02, 2.0])
@@ -105,10 +106,6 @@ def test_a_decision_takes_as_many_sessions_as_are_said(value: float, half: float
 
     assert after(more) is not Verdict.UNDECIDED
     assert after(more - 1) is Verdict.UNDECIDED
-
-
-def test_what_no_number_of_sessions_decides_is_said_so() -> None:
-    assert judge(interval(1.0295, 0.2, 5.3)).sessions is None
 
 
 def test_a_slow_down_beyond_a_limit_is_proven_or_excluded_or_neither() -> None:

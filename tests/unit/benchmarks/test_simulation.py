@@ -62,8 +62,12 @@ def test_the_page_tells_what_does_not_hold() -> None:
 def test_the_page_says_which_targets_hold() -> None:
     some = [Found(0.95, 0.04, 0.07, 0.03, {1.05: 0.9 if cv < 0.02 else 0.7, 1.10: 0.5}) for cv in CVS]
     lines = list(sentences({(QUIET, "3"): some, (BUSY, "3"): [*some[1:], replace(some[0], covered=0.9)]}, 1000))
-    assert lines[0] == "Intervals: 11 of 12 numbers are within 93 to 97 %; from 90.0 to 95.0 %."
-    assert "4.0 % on average, with a standard error of 0.20; 0 of 12 numbers are above 5 %" in lines[1]
-    assert "7.0 % on average, with a standard error of 0.20; 12 of 12 numbers are above 5 %, 12 by more" in lines[2]
-    assert lines[3] == "5 % longer, quiet machine, found in 80 %: 3 up to a CV of 1.5 %."
-    assert lines[4] == "10 % longer, busy machine, found in 80 %: 3 at no CV."
+    told = (
+        "11 of 12",
+        "standard error of 0.20; 0 of 12",
+        "12 of 12 numbers are above 5 %, 12 by more",
+        "of 1.5 %",
+        "no CV",
+    )
+    assert len(lines) == len(told)
+    assert all(words in line for words, line in zip(told, lines, strict=True))

@@ -10,21 +10,16 @@ from orchestrator.analysis import Change, Pairing, Verdict
 from orchestrator.analysis.comparison import Outcome, Policy, Pool, compare, compare_selections, gate
 from orchestrator.analysis.confounders import is_left_out
 from orchestrator.errors import ConfigurationError
-from orchestrator.store import Results, Store, open_store
+from orchestrator.store import Store, open_store
 from tests.comparing import NEW, OLD, by_backend, ratios_of, rounds, store_of, system_of
 from tests.results import put_dimensions
 from tests.storing import campaign
 
 TIMES = [0.100, 0.101, 0.099, 0.1005, 0.0995]
-GPU = {"name": "A100", "ecc": True, "power_limit_mw": 250_000}
 
 
 def scaled(factor: float) -> list[float]:
     return [factor * value for value in TIMES]
-
-
-def two_campaigns(directory: Path, factor: float) -> Results:
-    return store_of(directory, *rounds(TIMES, campaign=OLD), *rounds(scaled(factor), campaign=NEW))
 
 
 def test_cells_correspond_on_what_makes_a_configuration_and_differs(tmp_path: Path) -> None:
@@ -40,12 +35,9 @@ def test_cells_correspond_on_what_makes_a_configuration_and_differs(tmp_path: Pa
     assert [one.key for one in table.ratios] == [(1, "gpu=b"), (8, "gpu=b")]
     assert [ratio.estimate.value for ratio in ratios_of(table)] == pytest.approx([2, 2])
     assert {ratio.pairing for ratio in ratios_of(table)} == {Pairing.UNPAIRED}
-
-
-def test_two_environments_of_one_campaign_pair_by_round(tmp_path: Path) -> None:
-    rows = [*rounds(TIMES), *rounds(scaled(0.5), environment="next", environment_id="f" * 32)]
-    [ratio] = ratios_of(compare_selections(store_of(tmp_path, *rows), "environment=cpu", "environment=next"))
-    assert ratio.pairing is Pairing.ROUNDS
+    one_campaign = [*rounds(TIMES), *rounds(scaled(0.5), environment="next", environment_id="f" * 32)]
+    environments = compare_selections(store_of(tmp_path / "b", *one_campaign), "environment=cpu", "environment=next")
+    assert [ratio.pairing for ratio in ratios_of(environments)] == [Pairing.ROUNDS]
 
 
 @pytest.mark.parametrize(
@@ -70,22 +62,6 @@ def test_sides_that_make_no_sense_are_refused(
         compare_selections(store_of(tmp_path, *rows), left, right, match)
 
 
-def test_what_else_differs_is_told_and_what_is_compared_is_not(tmp_path: Path) -> None:
-    systems = [
-        system_of("s1", gpus=[GPU], gpu_driver_version="535"),
-        system_of("s2", gpus=[{**GPU, "name": "H200"}], gpu_driver_version="550"),
-    ]
-    old = rounds(TIMES, campaign=OLD, gpu_name="A100", host="a", system_id="s1", hw_id="h1")
-    new = rounds(TIMES, campaign=OLD, gpu_name="H200", host="h", system_id="s2", hw_id="h2", facts='{"env_OMP":"4"}')
-    table = compare_selections(store_of(tmp_path, *old, *new, systems=systems), "gpu=A100", "gpu=H200")
-    assert {one.change for one in table.differences} == {
-        Change("system", "gpu_driver_version", "535", "550"),
-        Change("system", "host", "a", "h"),
-        Change("environment", "env_OMP", "unknown", "4"),
-    }
-    assert "gpu_driver_version: 535 → 550" in table.arrow().to_pylist()[-1]["differs"]
-
-
 def test_a_difference_names_the_ratios_that_have_it(tmp_path: Path) -> None:
     systems = [system_of("s1", gpu_driver_version="535"), system_of("s2", gpu_driver_version="550")]
     same = {"campaign": OLD, "system_id": "s1"}
@@ -94,6 +70,7 @@ def test_a_difference_names_the_ratios_that_have_it(tmp_path: Path) -> None:
     table = compare(store_of(tmp_path, *rows, systems=systems), ["batch"], ["backend"], "backend=eager")
     [difference] = table.differences
     assert difference.change == Change("system", "gpu_driver_version", "535", "550")
+    assert "gpu_driver_version: 535 → 550" in table.arrow().to_pylist()[-1]["differs"]
     assert [table.text(table.entries[position]) for position in difference.entries] == ["batch=2 backend=x"]
 
 
@@ -134,20 +111,17 @@ def test_only_what_an_axis_says_itself_is_left_out(field: str, group: str, compa
 def test_the_gate_fails_on_a_proven_slow_down_alone(
     tmp_path: Path, factor: float, outcome: Outcome, passed: bool
 ) -> None:
-    found = gate(two_campaigns(tmp_path, factor), "campaign=previous")
-    assert ([one.outcome for one in found.cells], found.passed) == ([outcome], passed)
-
-
-def test_what_the_gate_allows_is_above_0(tmp_path: Path) -> None:
+    rows = [*rounds(TIMES, campaign=OLD), *rounds(scaled(factor), campaign=NEW)]
+    results = store_of(tmp_path, *rows)
+    # A baseline is without the candidate
+    for baseline in ("campaign=previous", "workload=bert_base"):
+        found = gate(results, baseline)
+        [cell] = found.cells
+        assert (cell.outcome, found.passed) == (outcome, passed)
+        assert cell.entry.baseline is not None
+        assert (cell.entry.baseline.campaigns, cell.entry.cell.campaigns) == ((OLD,), (NEW,))
     with pytest.raises(ConfigurationError, match="--max-slowdown: is 0, expected more than 0"):
-        gate(two_campaigns(tmp_path, 1.2), "campaign=previous", max_slowdown=0)
-
-
-def test_the_baseline_of_a_gate_is_without_the_candidate(tmp_path: Path) -> None:
-    found = gate(two_campaigns(tmp_path, 1.2), "workload=bert_base")
-    [cell] = found.cells
-    assert cell.entry.baseline is not None
-    assert (cell.entry.baseline.campaigns, cell.entry.cell.campaigns) == ((OLD,), (NEW,))
+        gate(results, "campaign=previous", max_slowdown=0)
 
 
 def test_what_the_candidate_lacks_is_told_and_fails_only_if_required(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from orchestrator.analysis.frame import Frame
 from orchestrator.analysis.metrics import METRICS
 from orchestrator.analysis.ratios import Visit, shared_visits
 from orchestrator.analysis.statistics import Estimate
+from tests.results import known
 
 
 def values(rounds: Iterable[int], centre: float = 1.0, campaign: str = "c") -> dict[Visit, float]:
@@ -35,9 +36,7 @@ def test_rounds_pair_if_two_at_least_and_half_of_a_side_are_shared(ours: range, 
 
 def test_without_shared_rounds_the_removed_share_has_no_interval() -> None:
     found = removed_share(values(range(5), 4.0), values(range(5), 1.0, "other"))
-    assert found is not None
-    assert found.value == pytest.approx(0.75)
-    assert found.low is None
+    assert (known(found).value, known(found).low) == (pytest.approx(0.75), None)
     assert removed_share({("c", "h", 1): -1.0}, values(range(3))) is None
 
 
@@ -78,6 +77,5 @@ def rows(cost: float, factors: Iterable[float]) -> list[dict[str, Any]]:
 def test_the_free_batch_is_the_largest_that_is_shown_to_be(
     costs: dict[int, tuple[float, tuple[float, ...]]], batch: int, following: int | None, is_decided: bool
 ) -> None:
-    found = free_batch({size: rows(*cost) for size, cost in costs.items()}, Frame((), METRICS["latency_sync"]))
-    assert found is not None
+    found = known(free_batch({size: rows(*cost) for size, cost in costs.items()}, Frame((), METRICS["latency_sync"])))
     assert (found.batch, found.next_batch, found.is_decided) == (batch, following, is_decided)

@@ -44,17 +44,12 @@ def test_values_as_sql(columns: list[str], values: set[tuple[object, ...]], sql:
     assert sql_values(columns, values) == sql
 
 
-@pytest.mark.parametrize(
-    ("lengths", "most", "cap", "every"), [([10, 500], 510, 500, 1), ([100] * 10_000, 10_000, 4, 4)]
-)
-def test_few_samples_are_all_kept_and_of_too_many_series_some_are_left_out(
-    lengths: list[int], most: int, cap: int, every: int
-) -> None:
-    assert _limits(lengths, most) == (cap, every)
-
-
-def test_many_samples_are_cut_evenly_over_the_series_and_as_little_as_possible() -> None:
+def test_samples_beyond_a_number_are_cut_evenly_and_as_little_as_possible_and_of_too_many_series_some_left_out() -> (
+    None
+):
     assert _limits([], 10)[1] == 1
+    assert _limits([10, 500], 510) == (500, 1)
+    assert _limits([100] * 10_000, 10_000) == (4, 4)
     lengths = [10] * 50 + [1000] * 50
     cap, every = _limits(lengths, 10_000)
     assert every == 1
@@ -99,16 +94,13 @@ def test_what_is_packed_comes_out_again() -> None:
     assert list(Mode)[np.frombuffer(zlib.decompress(blocks[0], wbits=-15), HEADER, 1)["mode"][0]] is Mode.PIPELINED
 
 
-def test_text_is_escaped_and_markup_is_not() -> None:
+def test_text_is_escaped_and_markup_is_not_and_tables_have_headings() -> None:
     assert text('<b>"&') == "&lt;b&gt;&quot;&amp;"
     assert text(Markup("<b>")) == "<b>"
     assert text(None) == ""
     assert element("a", "<", title='"', class_="x", hidden=True, id=None).html == (
         '<a title="&quot;" class="x" hidden>&lt;</a>'
     )
-
-
-def test_a_table_has_headings_of_rows_and_columns() -> None:
     found = table("Caption", ["a", "b"], [["x", element("td", "y", class_="z")]]).html
     assert '<th scope="col">a</th>' in found
     assert '<tr><th scope="row">x</th><td class="z">y</td></tr>' in found

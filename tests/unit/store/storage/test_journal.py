@@ -2,6 +2,7 @@
 
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -43,11 +44,6 @@ def written(layout: Layout, count: int) -> tuple[Path, list[int]]:
     return segment.path, ends
 
 
-@pytest.fixture
-def segment(layout: Layout) -> Path:
-    return written(layout, BATCHES)[0]
-
-
 def read(path: Path) -> tuple[list[dict[str, object]], str | None]:
     content = read_segment(path)
     return content.table.to_pylist(), content.damage
@@ -64,7 +60,8 @@ def test_a_torn_tail_costs_only_the_torn_batch(layout: Layout) -> None:
         assert (damage is None) == (cut in ends)
 
 
-def test_no_flipped_bit_passes_for_data(segment: Path) -> None:
+def test_no_flipped_bit_passes_for_data(layout: Layout) -> None:
+    segment, _ = written(layout, BATCHES)
     whole = segment.read_bytes()
     chance = random.Random(2)
     for _ in range(400):
@@ -76,7 +73,8 @@ def test_no_flipped_bit_passes_for_data(segment: Path) -> None:
         assert damage is not None or len(rows) == BATCHES
 
 
-def test_batches_behind_an_altered_one_are_kept(segment: Path) -> None:
+def test_batches_behind_an_altered_one_are_kept(layout: Layout) -> None:
+    segment, _ = written(layout, BATCHES)
     altered = bytearray(segment.read_bytes())
     altered[altered.index(b"t003")] ^= 1
     segment.write_bytes(altered)
@@ -124,26 +122,30 @@ def test_a_failed_write_leaves_no_torn_batch_behind(
     open_segment.close()
 
 
-def test_a_segment_with_other_columns_is_damaged_and_nothing_of_it_is_lost(layout: Layout) -> None:
+def other_columns(path: Path) -> None:
     fewer = pa.schema([field for field in TRIALS if field.name != "gpu_name"])
-    open_segment = Segment(layout)
-    open_segment.close()
-    with open_segment.path.open("wb") as file, pa.ipc.new_stream(file, fewer) as stream:
+    with path.open("wb") as file, pa.ipc.new_stream(file, fewer) as stream:
         stream.write_batch(batch(1).select(fewer.names))
-    content = read_segment(open_segment.path)
-    assert (len(content.table), content.damage) == (0, "the columns are not those of the store")
-    with Store(layout).writer() as writer:
-        [report] = writer.reports
-    assert report.quarantined is not None
-    assert pa.ipc.open_stream(report.quarantined.read_bytes()).read_all().num_rows == 1
 
 
 @pytest.mark.timeout(30)
-def test_a_pipe_among_the_journals_is_put_aside(layout: Layout) -> None:
-    pipe = layout.journal / "x.arrows"
-    os.mkfifo(pipe)
-    content = read_segment(pipe)
-    assert (len(content.table), content.damage) == (0, f"{pipe} is no regular file")
+@pytest.mark.parametrize(
+    ("make", "damage"),
+    [(other_columns, "the columns are not those of the store"), (os.mkfifo, "x.arrows is no regular file")],
+)
+def test_what_is_no_journal_of_the_store_is_put_aside_whole(
+    layout: Layout, make: Callable[[Path], None], damage: str
+) -> None:
+    path = layout.journal / "x.arrows"
+    make(path)
+    content = read_segment(path)
+    assert len(content.table) == 0
+    assert str(content.damage).endswith(damage)
+    kind = path.stat().st_mode, path.stat().st_size
     with Store(layout).writer() as writer:
         [report] = writer.reports
-    assert report.quarantined == layout.quarantine / "x.arrows"
+    aside = layout.quarantine / path.name
+    assert report.quarantined == aside
+    assert (aside.stat().st_mode, aside.stat().st_size) == kind
+    if make is other_columns:
+        assert pa.ipc.open_stream(aside.read_bytes()).read_all().num_rows == 1
