@@ -151,7 +151,7 @@ def test_a_large_twin_of_another_structure_has_no_number(make_trial: MakeTrial) 
 def test_a_twin_that_fails_costs_the_floor_and_not_the_trial(
     make_trial: MakeTrial, twin: str, modes: list[str], valid: bool | None, problem: str
 ) -> None:
-    found = floored(make_trial, **{twin: Answer(Status.CRASHED, "killed by SIGSEGV")})
+    found = floored(make_trial, 2, OPERATIONS, **{twin: Answer(Status.CRASHED, "killed by SIGSEGV")})
     assert found.status is Status.OK
     assert [series.mode for series in found.series] == modes
     assert (found.facts["floor_valid"], found.facts["floor_problem"]) == (valid, problem)
