@@ -47,15 +47,16 @@ def test_a_line_of_another_shape_is_refused(text: str, problem: str) -> None:
         decode_line(line_of(text))
 
 
-def test_an_integer_that_no_float_can_be_is_refused() -> None:
-    body = encode_line(RECORD).partition(b',"crc32"')[0].replace(b'"build_s":null', b'"build_s":1' + b"0" * 400) + b"}"
-    with pytest.raises(ContractError, match=r"phases.build_s: too large for a float"):
-        decode_line(line_of(body))
-
-
-def test_samples_are_integers() -> None:
-    body = encode_line(RECORD).partition(b',"crc32"')[0].replace(b"[1,2,3]", b"[1,true,3]") + b"}"
-    with pytest.raises(ContractError, match=r"durations_ns\[1\]: expected int, got bool"):
+@pytest.mark.parametrize(
+    ("written", "wrong", "problem"),
+    [
+        (b'"build_s":null', b'"build_s":1' + b"0" * 400, r"phases.build_s: too large for a float"),
+        (b"[1,2,3]", b"[1,true,3]", r"durations_ns\[1\]: expected int, got bool"),
+    ],
+)
+def test_a_number_of_another_kind_is_refused(written: bytes, wrong: bytes, problem: str) -> None:
+    body = encode_line(RECORD).partition(b',"crc32"')[0].replace(written, wrong) + b"}"
+    with pytest.raises(ContractError, match=problem):
         decode_line(line_of(body.decode()))
 
 

@@ -94,17 +94,15 @@ def test_short_windows_and_those_that_disagree_are_told(
     assert facts["energy_per_call_j"] is not None
 
 
-def test_a_counter_that_stands_still_measures_nothing() -> None:
-    facts = Scripted(itertools.chain([250.0] * 10, itertools.repeat(0.0))).measure(10_000)
-    assert facts["energy_problem"] == "the counter did not move during a window"
-    assert (facts["energy_valid"], facts["energy_per_call_j"]) == (False, None)
-    assert facts["energy_source"] == "script"
-
-
-def test_a_counter_that_fails_measures_nothing() -> None:
-    facts = Scripted(itertools.repeat(1.0), fails_after=3).measure(10_000)
-    assert facts["energy_problem"] == "the GPU is lost"
-    assert facts["energy_source"] == "script"
+@pytest.mark.parametrize(
+    ("later_w", "fails_after", "problem"),
+    [(0.0, None, "the counter did not move during a window"), (250.0, 3, "the GPU is lost")],
+)
+def test_a_counter_that_stands_still_or_fails_measures_nothing(
+    later_w: float, fails_after: int | None, problem: str
+) -> None:
+    facts = Scripted(itertools.chain([250.0] * 10, itertools.repeat(later_w)), fails_after).measure(10_000)
+    assert (facts["energy_valid"], facts["energy_problem"], facts["energy_source"]) == (False, problem, "script")
     assert {facts["energy_per_call_j"], facts["energy_windows"]} == {None}
 
 

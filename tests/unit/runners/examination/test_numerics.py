@@ -84,38 +84,37 @@ class Old:
         raise AssertionError("Unknown attribute " + name)
 
 
-def test_settings_of_new_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    matmul = SimpleNamespace(fp32_precision="ieee", allow_tf32=True, allow_fp16_reduced_precision_reduction=True)
-    cudnn = SimpleNamespace(conv=SimpleNamespace(fp32_precision="tf32"), allow_tf32=False, benchmark=False)
-    with_torch(monkeypatch, matmul, cudnn, get_float32_matmul_precision=lambda: "highest")
+def refuse() -> str:
+    raise RuntimeError("a mix of the legacy and new APIs")
+
+
+NEW = SimpleNamespace(fp32_precision="ieee", allow_tf32=True, allow_fp16_reduced_precision_reduction=True)
+NEW_CUDNN = SimpleNamespace(conv=SimpleNamespace(fp32_precision="tf32"), allow_tf32=False, benchmark=False)
+OLD_CUDNN = SimpleNamespace(allow_tf32=False, benchmark=True)
+
+
+@pytest.mark.parametrize(
+    ("matmul", "cudnn", "more", "expected"),
+    [
+        (NEW, NEW_CUDNN, {"get_float32_matmul_precision": lambda: "highest"}, ("highest", False, True, True, False)),
+        (Old(), OLD_CUDNN, {}, (None, True, False, None, True)),
+        (Contradicting(), SimpleNamespace(), {"get_float32_matmul_precision": refuse}, (None,) * 5),
+    ],
+    ids=["new", "old", "contradicting"],
+)
+def test_settings_of_every_torch(
+    monkeypatch: pytest.MonkeyPatch, matmul: object, cudnn: object, more: dict[str, Any], expected: tuple[object, ...]
+) -> None:
+    with_torch(monkeypatch, matmul, cudnn, **more)
+    precision, matmul_tf32, convolution_tf32, reduced_float16, benchmark = expected
     assert matmul_flags() == {
-        "matmul_precision": "highest",
-        "matmul_tf32": False,
-        "convolution_tf32": True,
-        "matmul_reduced_float16": True,
+        "matmul_precision": precision,
+        "matmul_tf32": matmul_tf32,
+        "convolution_tf32": convolution_tf32,
+        "matmul_reduced_float16": reduced_float16,
         "matmul_reduced_bfloat16": None,
-        "cudnn_benchmark": False,
+        "cudnn_benchmark": benchmark,
     }
-
-
-def test_settings_of_old_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_torch(monkeypatch, Old(), SimpleNamespace(allow_tf32=False, benchmark=True))
-    assert matmul_flags() == {
-        "matmul_precision": None,
-        "matmul_tf32": True,
-        "convolution_tf32": False,
-        "matmul_reduced_float16": None,
-        "matmul_reduced_bfloat16": None,
-        "cudnn_benchmark": True,
-    }
-
-
-def test_contradicting_settings_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> str:
-        raise RuntimeError("a mix of the legacy and new APIs")
-
-    with_torch(monkeypatch, Contradicting(), SimpleNamespace(), get_float32_matmul_precision=refuse)
-    assert (matmul_flags()["matmul_tf32"], matmul_flags()["matmul_precision"]) == (None, None)
 
 
 def test_an_environment_without_torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -67,12 +67,9 @@ def test_flops_of_a_bert_are_those_of_the_formula(found: dict[str, Any]) -> None
     assert found["fast_path"] is True
 
 
-def test_flops_of_other_products(found: dict[str, Any]) -> None:
+def test_flops_of_other_products_and_of_what_has_no_formula(found: dict[str, Any]) -> None:
     assert found["convolution"]["flops"] == 2 * 8 * 3 * 9 * 100
     assert found["vectors"]["flops"] == 2 * 16 + 2 * 4
-
-
-def test_what_has_no_formula_has_no_flops(found: dict[str, Any]) -> None:
     assert found["transform"] == {"flops": None, "macs": None, "flops_problem": "no formula for aten._fft_r2c"}
 
 

@@ -63,33 +63,50 @@ def test_a_clean_trace(tmp_path: Path) -> None:
         assert (each.gaps, each.gap_ns) == (1, 5_000)
 
 
-def test_overlapping_streams_count_once_in_the_union_and_twice_in_the_sum() -> None:
-    events = [iteration(0.0), launch(1.0, 1), launch(2.0, 2), kernel(10.0, 20.0, 1), kernel(15.0, 10.0, 2, stream=20)]
-    (result,) = analysed(events).iterations
-    assert (result.busy_ns, result.kernel_sum_ns, result.gaps) == (20_000, 30_000, 0)
+CALLS: dict[str, tuple[Events, list[tuple[int, int, int, int, int]]]] = {
+    "streams that overlap count once in the union and twice in the sum": (
+        [iteration(0.0), launch(1.0, 1), launch(2.0, 2), kernel(10.0, 20.0, 1), kernel(15.0, 10.0, 2, stream=20)],
+        [(20_000, 30_000, 2, 2, 0)],
+    ),
+    "copies and fills are busy time and no kernels": (
+        [
+            *one_call(0.0, 1),
+            launch(6.0, 3, "cudaMemcpyAsync"),
+            launch(7.0, 4, "cudaMemsetAsync"),
+            event("gpu_memcpy", "Memcpy HtoD", 50.0, 4.0, correlation=3, stream=7),
+            event("gpu_memset", "Memset (Device)", 52.0, 4.0, correlation=4, stream=8),
+        ],
+        [(36_500, 30_500, 2, 2, 2)],
+    ),
+    "a graph's launch stands for all its kernels": (
+        [iteration(0.0), launch(1.0, 9, "cudaGraphLaunch"), *[kernel(5.0 + i, 1.0, 9) for i in range(40)]],
+        [(40_000, 40_000, 40, 1, 0)],
+    ),
+    "a kernel belongs to the iteration that asked for it": (
+        [
+            *(iteration(0.0, 10.0), launch(1.0, 1), iteration(20.0, 50.0), launch(21.0, 2)),
+            *(kernel(25.0, 30.0, 1), kernel(55.0, 10.0, 2)),
+        ],
+        [(30_000, 30_000, 1, 1, 0), (10_000, 10_000, 1, 1, 0)],
+    ),
+    "what happens outside the iterations is left out": (
+        [launch(-50.0, 90), kernel(-40.0, 30.0, 90), *one_call(0.0, 1), launch(95.0, 91), kernel(97.0, 30.0, 91)],
+        [(30_500, 30_500, 2, 2, 1)],
+    ),
+    "a launch seen in runtime and driver counts once": (
+        [*one_call(0.0, 1), launch(1.5, 1, "cuLaunchKernel", "cuda_driver")],
+        [(30_500, 30_500, 2, 2, 1)],
+    ),
+}
 
 
-def test_copies_and_fills_are_busy_time_but_no_kernels() -> None:
-    events = [
-        *one_call(0.0, 1),
-        event("cuda_runtime", "cudaMemcpyAsync", 6.0, 1.0, correlation=3),
-        event("cuda_runtime", "cudaMemsetAsync", 7.0, 1.0, correlation=4),
-        event("gpu_memcpy", "Memcpy HtoD", 50.0, 4.0, correlation=3, stream=7),
-        event("gpu_memset", "Memset (Device)", 52.0, 4.0, correlation=4, stream=8),
-    ]
+@pytest.mark.parametrize("promise", CALLS)
+def test_what_belongs_to_a_call_is_counted(promise: str) -> None:
+    events, expected = CALLS[promise]
     analysis = analysed(events)
-    (result,) = analysis.iterations
-    assert (result.busy_ns, result.kernel_sum_ns) == (36_500, 30_500)
-    assert (result.kernels, result.launches) == (2, 2)
     assert analysis.problems == ()
-
-
-def test_a_graph_launch_stands_for_all_its_kernels() -> None:
-    events = [iteration(0.0), launch(1.0, 9, "cudaGraphLaunch"), *[kernel(5.0 + i, 1.0, 9) for i in range(40)]]
-    analysis = analysed(events)
-    assert analysis.problems == ()
-    (result,) = analysis.iterations
-    assert (result.launches, result.kernels, result.busy_ns, result.gaps) == (1, 40, 40_000, 0)
+    found = [(each.busy_ns, each.kernel_sum_ns, each.kernels, each.launches, each.gaps) for each in analysis.iterations]
+    assert found == expected
 
 
 FAULTS = {
@@ -151,28 +168,10 @@ def test_a_kernel_without_length_is_noticed(duration: float) -> None:
     assert analysis.iterations[0].busy_ns == 0
 
 
-def test_a_kernel_belongs_to_the_iteration_that_asked_for_it() -> None:
-    events = [iteration(0.0, 10.0), launch(1.0, 1), iteration(20.0, 50.0), launch(21.0, 2)]
-    events += [kernel(25.0, 30.0, 1), kernel(55.0, 10.0, 2)]
-    assert [each.busy_ns for each in analysed(events).iterations] == [30_000, 10_000]
-
-
-def test_what_happens_outside_the_iterations_is_left_out() -> None:
-    before = [launch(-50.0, 90), kernel(-40.0, 30.0, 90)]
-    analysis = analysed([*before, *one_call(0.0, 1), launch(95.0, 91), kernel(97.0, 30.0, 91)])
-    assert analysis.problems == ()
-    assert analysis.iterations[0].busy_ns == 30_500
-
-
 def test_a_kernel_whose_launch_was_not_recorded_is_placed_by_its_own_time() -> None:
     analysis = analysed([*one_call(0.0, 1), kernel(60.0, 5.0, 77)])
     assert (analysis.kernels_without_launch, analysis.problems) == (1, ())
     assert analysis.iterations[0].busy_ns == 35_500
-
-
-def test_one_launch_seen_in_runtime_and_driver_counts_once() -> None:
-    events = [*one_call(0.0, 1), launch(1.5, 1, "cuLaunchKernel", "cuda_driver")]
-    assert analysed(events).iterations[0].launches == 2
 
 
 def test_what_launches() -> None:

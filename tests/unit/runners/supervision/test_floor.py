@@ -8,7 +8,7 @@ import pytest
 from runners.contract import BackendSpec, Series, Status, TrialSpec, WorkloadSpec
 from runners.examination.counts import counts_as_text, operation_facts, parsed_counts
 from runners.protocol.answer import Answer
-from runners.supervision.floor import Floors, difference, series_problem
+from runners.supervision.floor import Floors, difference
 from tests.conftest import QUICK, MakeTrial
 
 OPERATIONS = {"aten.linear.default": 12, "aten.view.default": 3}
@@ -80,16 +80,21 @@ def test_operators_of_the_same_number_are_not_yet_the_same(make_trial: MakeTrial
     assert (found["floor_valid"], found["floor_alike"], found["floor_problem"]) == (False, False, problem)
 
 
-def test_what_cannot_be_counted_is_not_proven(make_trial: MakeTrial) -> None:
-    found = floored(make_trial, operations=None).facts
-    assert (found["floor_valid"], "cannot be counted" in str(found["floor_problem"])) == (None, True)
-
-
-@pytest.mark.parametrize(("count", "problem"), [(15, None), (14, "the twin dispatches 15 operations, the trial 14")])
-def test_counts_without_names_are_compared_as_counts(make_trial: MakeTrial, count: int, problem: str | None) -> None:
-    nameless = replace(answer(), facts={"operations": count})
-    found = Floors().extended(nameless, make_trial(threads=1), Runner()).facts
-    assert (found["floor_valid"], found["floor_problem"]) == (problem is None, problem)
+@pytest.mark.parametrize(
+    ("facts", "valid", "words"),
+    [
+        (operation_facts(None), None, "cannot be counted"),
+        ({"operations": 15}, True, None),
+        ({"operations": 14}, False, "the twin dispatches 15 operations, the trial 14"),
+    ],
+)
+def test_counts_without_names_are_compared_as_counts_and_none_proves_nothing(
+    make_trial: MakeTrial, facts: dict[str, Any], valid: bool | None, words: str | None
+) -> None:
+    found = Floors().extended(replace(answer(), facts=facts), make_trial(threads=1), Runner()).facts
+    assert found["floor_valid"] is valid
+    problem = found["floor_problem"]
+    assert problem is None if words is None else words in str(problem)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +110,6 @@ def test_counts_without_names_are_compared_as_counts(make_trial: MakeTrial, coun
 def test_few_samples_and_calls_that_waited_are_no_floor(
     make_trial: MakeTrial, series: Series, words: str | None
 ) -> None:
-    assert series_problem(series, threads=1) == words
     small = floored(make_trial, small=answer(series))
     assert (small.facts["floor_valid"], small.facts["floor_problem"]) == (words is None, words)
     assert small.facts["floor_alike"] is True
@@ -126,7 +130,6 @@ def test_few_samples_and_calls_that_waited_are_no_floor(
 def test_with_several_threads_the_pressure_of_the_machine_decides(
     make_trial: MakeTrial, series: Series, words: str | None
 ) -> None:
-    assert series_problem(series, threads=2) == words
     found = floored(make_trial, threaded=answer(series))
     assert (found.facts["floor_valid"], found.facts["floor_threads_problem"]) == (True, words)
 
@@ -138,17 +141,20 @@ def test_a_large_twin_of_another_structure_has_no_number(make_trial: MakeTrial) 
     assert str(found.facts["floor_large_problem"]).startswith("of another structure: the twin dispatches other")
 
 
-def test_a_twin_that_fails_costs_the_floor_and_not_the_trial(make_trial: MakeTrial) -> None:
-    found = floored(make_trial, small=Answer(Status.CRASHED, "killed by SIGSEGV"))
+@pytest.mark.parametrize(
+    ("twin", "modes", "valid", "problem"),
+    [
+        ("small", ["sync"], None, "crashed: killed by SIGSEGV"),
+        ("large", ["sync", "floor", "floor_threads"], False, "the large twin: crashed: killed by SIGSEGV"),
+    ],
+)
+def test_a_twin_that_fails_costs_the_floor_and_not_the_trial(
+    make_trial: MakeTrial, twin: str, modes: list[str], valid: bool | None, problem: str
+) -> None:
+    found = floored(make_trial, 2, OPERATIONS, **{twin: Answer(Status.CRASHED, "killed by SIGSEGV")})
     assert found.status is Status.OK
-    assert [series.mode for series in found.series] == ["sync"]
-    assert (found.facts["floor_valid"], found.facts["floor_problem"]) == (None, "crashed: killed by SIGSEGV")
-
-
-def test_without_the_large_twin_that_should_be_there_the_floor_is_not_valid(make_trial: MakeTrial) -> None:
-    found = floored(make_trial, large=Answer(Status.TIMEOUT, "no answer within 9 s"))
-    problem = "the large twin: timeout: no answer within 9 s"
-    assert (found.facts["floor_valid"], found.facts["floor_problem"]) == (False, problem)
+    assert [series.mode for series in found.series] == modes
+    assert (found.facts["floor_valid"], found.facts["floor_problem"]) == (valid, problem)
 
 
 def test_a_model_without_a_larger_twin_has_the_small_one_alone(make_trial: MakeTrial) -> None:

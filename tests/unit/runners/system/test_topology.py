@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runners.contract import decode, encode
-from runners.system import GpuPlace, NumaNode, Private, Topology, bus_id, topology
+from runners.system import GpuPlace, NumaNode, Private, Topology, bus_id, cores_in, cores_text, topology
 
 
 def write(root: Path, path: str, text: str) -> None:
@@ -61,3 +61,24 @@ def test_it_crosses_the_boundary_and_older_documents_lack_it(two_nodes: Path) ->
     assert decode(Private, document, "private") == private
     del document["topology"]
     assert decode(Private, document, "private").topology is None
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [
+        ("0", (0,)),
+        ("0-3,8", (0, 1, 2, 3, 8)),
+        ("1,3,5", (1, 3, 5)),
+        ("0-2,5,7-8", (0, 1, 2, 5, 7, 8)),
+        ("0-1,4-5", (0, 1, 4, 5)),
+    ],
+)
+def test_lists_are_those_of_the_kernel_both_ways(text: str, cores: tuple[int, ...]) -> None:
+    assert cores_in(text) == cores
+    assert cores_text(reversed(cores)) == text
+
+
+@pytest.mark.parametrize("text", ["", "a", "1-", "-1", "0,,1"])
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no list of processors"):
+        cores_in(text)

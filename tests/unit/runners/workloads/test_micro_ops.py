@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 
 from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
-from runners.contract.catalogue import WORKLOADS, refusal
+from runners.contract.catalogue import BACKENDS, WORKLOADS, moved_bytes, refusal
+from runners.contract.catalogue.entries import MODELS
 from runners.contract.catalogue.micro_ops import WORKLOADS as OPERATORS
 from runners.contract.catalogue.micro_ops import problem
+from runners.contract.catalogue.roofs import GEMM, TRIAD
+from runners.contract.catalogue.roofs import WORKLOADS as ROOFS
 from runners.workloads import make_workload
 from runners.workloads.base import Workload
 
@@ -124,3 +127,43 @@ def test_the_twin_of_a_large_kernel_has_an_input_that_holds_it() -> None:
 def test_recurrent_networks_are_counted_by_hand(name: str, layers: int, expected: int) -> None:
     cost = workload(spec(name, layers=layers, batch=7)).cost(None)
     assert cost == {"macs_per_example": expected, "flops_per_example": 2 * expected, "flops_problem": None}
+
+
+@pytest.mark.parametrize("name", sorted(ROOFS))
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_no_backend_of_models_refuses_its_dtypes(name: str, dtype: str, device: str) -> None:
+    for backend, info in BACKENDS.items():
+        if set(MODELS) <= set(info.families) and dtype in info.dtypes and device in info.devices:
+            asked = TrialSpec(spec(name, batch=3), BackendSpec(backend, {}), dtype, device, 1, 0, Protocol())
+            assert refusal(asked) is None
+
+
+@pytest.mark.parametrize(
+    ("batch", "options", "dtype", "expected"),
+    [
+        (1, {}, "float32", 3 * 128 * 2**20),
+        (1, {}, "bfloat16", 3 * 64 * 2**20),
+        (1, {"elements": 1000}, "float32", 12_000),
+        (7, {"elements": 1000}, "float16", 42_000),
+        (1, {"elements": 10}, "float64", 240),
+    ],
+)
+def test_what_a_triad_moves_follows_from_its_row(
+    batch: int, options: dict[str, int], dtype: str, expected: int
+) -> None:
+    assert moved_bytes(spec(TRIAD, batch=batch, **options), dtype) == expected
+
+
+@pytest.mark.parametrize("name", ["op-gemm", "op-layernorm", "bert-base", "synthetic-null"])
+def test_of_other_workloads_nobody_knows_what_they_move(name: str) -> None:
+    assert moved_bytes(WorkloadSpec(name, 1), "float32") is None
+
+
+@pytest.mark.parametrize(("name", "option"), [(GEMM, "width"), (TRIAD, "elements")])
+def test_the_twin_of_a_roof_is_one_small_example_and_its_own_twin(name: str, option: str) -> None:
+    small = WorkloadSpec(name, 1, options={option: 8})
+    for options in ({}, {option: 4096}, {option: 8}):
+        assert twin(name, batch=16, **options) == small
+    assert workload(small).shrunk() == small
+    assert twin(name, **{option: 3}).options == {option: 3}
