@@ -100,6 +100,11 @@ def test_a_campaign_or_system_that_is_none_is_refused_with_its_rows_and_changes_
     assert told(capsys, "results", "show", "--results", here) == before
 
 
+def pipe_as_description(there: layout.Layout) -> None:
+    there.description.unlink()
+    os.mkfifo(there.description)
+
+
 COMMANDS = [["ls"], ["show"], ["sql", "SELECT count(*) FROM trials"], ["verify"], ["compact"], ["merge", "{}"]]
 
 
@@ -111,7 +116,7 @@ COMMANDS = [["ls"], ["show"], ["sql", "SELECT count(*) FROM trials"], ["verify"]
         lambda layout: os.mkfifo(layout.current / "systems" / "x.parquet"),
         lambda layout: (layout.current / "campaigns" / "x.parquet").symlink_to("/etc/passwd"),
         lambda layout: (layout.current / "trials" / "month=2026-01").symlink_to("/etc"),
-        lambda layout: (layout.description.unlink(), os.mkfifo(layout.description)),
+        pipe_as_description,
     ],
     ids=["pipe", "pipe-of-systems", "link", "link-to-a-directory", "pipe-as-description"],
 )
