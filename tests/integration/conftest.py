@@ -8,16 +8,19 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
 import pytest
+from docker import DockerClient
 from playwright.sync_api import Browser
 
-from orchestrator.environments import Catalogue, EnvironmentEntry
+from orchestrator.environments import Catalogue, EnvironmentEntry, connect
 from tests.browser import browser
 from tests.conftest import PROJECT
 from tests.object_service import SERVER, ObjectService
+from tests.scripted_campaign import Lab
 
 
 @pytest.fixture(scope="session")
@@ -75,6 +78,17 @@ def sql_of_its_own() -> Iterator[None]:
     duckdb.set_default_connection(connection)
     yield
     connection.close()
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
+
+
+@pytest.fixture
+def client(engine: None) -> Iterator[DockerClient]:
+    with closing(connect()) as found:
+        yield found
 
 
 @pytest.fixture

@@ -31,11 +31,6 @@ NARROW = "precision: 0.1 %\n"
 HOST = ready("h1", settings=ProcessSettings(Path(sys.executable), (0,), 2**31, Path()))
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path)
-
-
 def sweep(directory: Path, more: str, workload: str = "synthetic-null") -> Sweep:
     path = directory / "sweep.yaml"
     path.write_text(SWEEP.replace("synthetic-null", workload) + more)

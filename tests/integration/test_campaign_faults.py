@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +16,6 @@ from orchestrator.scheduling import run_on_host
 from orchestrator.scheduling.host_calls import remove_directories
 from tests.results import known
 from tests.scripted_campaign import BOUND_S, PATIENT, Frozen, Lab, ready, sweep
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path)
 
 
 def state_of(lab: Lab) -> CampaignProgressState:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -147,24 +148,43 @@ def test_a_file_that_is_there_is_kept(place: Path, tmp_path: Path, capsys: Captu
 
 
 @pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("compare", "--rows: name at least one axis"),
+        ("compare --rows gpuu", "--rows and --cols: no axis is called gpuu; did you mean gpu"),
+        ("compare gpu=A100", "expected two selections, found 1"),
+        ("compare backend=eager backend=onnxruntime --rows gpu", "either two selections, or --rows"),
+        ("compare --rows workload --match batch", "--match: is for two selections"),
+        ("compare --rows workload --metric speed", "--metric: no metric is called speed"),
+        ("compare --rows workload --pool driver", "--pool: driver cannot be pooled; these can: environment"),
+        ("compare --rows workload --margin 'a lot'", "--margin: is 'a lot', expected a share such as 5%"),
+        ("compare --rows workload --margin 0", "--margin: is 0, expected more than 0"),
+        ("compare --rows workload --margin 3", "--margin: is 3, which is 300 %; write 3%"),
+        ("compare --rows workload --where gpu=A100", "--where: no trial has gpu=A100; there are: no GPU"),
+        ("compare --rows workload --format parquet", "Parquet cannot be printed"),
+        ("gate --baseline backend=jax", "--baseline: no trial has backend=jax"),
+        ("gate --baseline campaign=previous --where backend=tensorrt", "no trial of baseline has latency_sync"),
+        ("gate --baseline campaign=newest", "there is nothing to compare"),
+        ("gate --baseline campaign=previous --max-slowdown -5%", "--max-slowdown: is '-5%'"),
+        ("gate --baseline campaign=previous --max-slowdown 5", "--max-slowdown: is 5, which is 500 %; write 5%"),
+    ],
+)
+def test_what_is_wrong_is_one_line(place: Path, capsys: Captured, command: str, message: str) -> None:
+    assert message in refused(capsys, *shlex.split(command), "--results", place)
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "--rows: name at least one axis"),
-        (["--rows", "gpuu"], "--rows and --cols: no axis is called gpuu; did you mean gpu"),
-        (["gpu=A100"], "expected two selections, found 1"),
-        (["backend=eager", "backend=onnxruntime", "--rows", "gpu"], "either two selections, or --rows"),
-        (["--rows", "workload", "--match", "batch"], "--match: is for two selections"),
-        (["--rows", "workload", "--metric", "speed"], "--metric: no metric is called speed"),
-        (["--rows", "workload", "--pool", "driver"], "--pool: driver cannot be pooled; these can: environment"),
-        (["--rows", "workload", "--margin", "a lot"], "--margin: is 'a lot', expected a share such as 5%"),
-        (["--rows", "workload", "--margin", "0"], "--margin: is 0, expected more than 0"),
-        (["--rows", "workload", "--margin", "3"], "--margin: is 3, which is 300 %; write 3%"),
-        (["--rows", "workload", "--where", "gpu=A100"], "--where: no trial has gpu=A100; there are: no GPU"),
-        (["--rows", "workload", "--format", "parquet"], "Parquet cannot be printed"),
+        ((), "Missing option '--baseline'"),
+        (("--baseline", "campaign=previous", "--junit", "/nowhere/at/all.xml"), "cannot be written"),
     ],
-)  # fmt: skip
-def test_what_is_wrong_is_one_line(place: Path, capsys: Captured, arguments: list[str], message: str) -> None:
-    assert message in refused(capsys, "compare", *arguments, "--results", place)
+)
+def test_a_gate_without_a_baseline_or_a_place_for_its_report_is_a_usage_error(
+    place: Path, capsys: Captured, arguments: tuple[str, ...], message: str
+) -> None:
+    assert taxmeter("gate", *arguments, "--results", place) == ExitCode.USAGE
+    assert message in capsys.readouterr().err
 
 
 def test_a_store_without_trials_has_nothing_to_compare(tmp_path: Path, capsys: Captured) -> None:
@@ -207,22 +227,3 @@ def test_the_gate_tells_what_is_missing(tmp_path: Path, capsys: Captured) -> Non
     assert (suite.get("failures"), suite.get("skipped"), len(suite.findall("testcase/skipped"))) == ("0", "1", 1)
     assert "failed: 1 cell is missing." in told(capsys, *gate, "--require-all", code=1)
     assert ElementTree.parse(junit).getroot().get("failures") == "1"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--baseline", "backend=jax"], "--baseline: no trial has backend=jax"),
-        (["--baseline", "campaign=previous", "--where", "backend=tensorrt"], "no trial of baseline has latency_sync"),
-        (["--baseline", "campaign=newest"], "there is nothing to compare"),
-        (["--baseline", "campaign=previous", "--junit", "/nowhere/at/all.xml"], "cannot be written"),
-        (["--baseline", "campaign=previous", "--max-slowdown", "-5%"], "--max-slowdown: is '-5%'"),
-        (["--baseline", "campaign=previous", "--max-slowdown", "5"], "--max-slowdown: is 5, which is 500 %; write 5%"),
-        ([], "Missing option '--baseline'"),
-    ],
-)
-def test_a_gate_with_nothing_to_decide_is_a_usage_error(
-    place: Path, capsys: Captured, arguments: list[str], message: str
-) -> None:
-    assert taxmeter("gate", *arguments, "--results", place) == ExitCode.USAGE
-    assert message in capsys.readouterr().err

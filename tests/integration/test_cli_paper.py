@@ -1,7 +1,8 @@
 """`taxmeter paper`: what it draws, what it measures first, and what it says of what is wrong."""
 
 import sys
-from contextlib import nullcontext
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ from runners.system import Topology
 from tests.conftest import Captured, Patch
 from tests.machines import CPU_ONLY, RTX_8000
 from tests.paper_world import SWEEPS, add_models, paper_design
-from tests.results import taxmeter
+from tests.results import refused, taxmeter
 from tests.systems import World, make_systems
 
 PROJECT = Path(__file__).parents[2]
@@ -74,10 +75,8 @@ def test_conditions_choose_what_is_drawn(store: Path, tmp_path: Path, capsys: Ca
 def test_what_is_wrong_is_one_line(
     store: Path, tmp_path: Path, capsys: Captured, arguments: tuple[str, ...], expected: str
 ) -> None:
-    assert taxmeter("paper", "--results", store, "--output", tmp_path / "no", *arguments) == ExitCode.USAGE
-    error = capsys.readouterr().err
+    error = refused(capsys, "paper", "--results", store, "--output", tmp_path / "no", *arguments)
     assert error.startswith(expected)
-    assert error.count("\n") == 1
     assert not (tmp_path / "no").exists()
 
 
@@ -88,16 +87,15 @@ def test_without_the_library_that_draws_it_says_how_to_get_it(
         if name != "orchestrator.report.figures.catalogue":
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert taxmeter("paper", "--results", store, "--output", tmp_path) == ExitCode.USAGE
-    error = capsys.readouterr().err
+    error = refused(capsys, "paper", "--results", store, "--output", tmp_path)
     assert "matplotlib is not installed, which draws; `make paper` installs it" in error
 
 
 def test_a_place_that_cannot_be_written_is_one_line(store: Path, tmp_path: Path, capsys: Captured) -> None:
     (tmp_path / "file").write_text("")
     output = tmp_path / "file" / "paper"
-    assert taxmeter("paper", "--results", store, "--figures", "13", "--output", output) == ExitCode.USAGE
-    assert f"{output}: cannot be written: Not a directory; name another with --output" in capsys.readouterr().err
+    error = refused(capsys, "paper", "--results", store, "--figures", "13", "--output", output)
+    assert f"{output}: cannot be written: Not a directory; name another with --output" in error
 
 
 def test_the_quick_sweeps_of_a_processor_fit_into_20_minutes_with_drawing() -> None:
@@ -124,36 +122,40 @@ def test_sweeps_are_those_of_the_device(device: str, quick: bool, names: list[st
     assert {load_sweep(path).device for path in found} == {device}
 
 
-def test_each_sweep_is_run_and_what_is_finished_is_not_measured_again(monkeypatch: Patch) -> None:
+def measured(monkeypatch: Patch, *codes: int, device: str = "cpu") -> tuple[int, list[list[str]]]:
+    """The exit code where sweeps end with these, the last for all further ones, and how each was run."""
     ran: list[list[str]] = []
 
     def run(arguments: list[str]) -> int:
         ran.append(arguments)
-        return ExitCode.TRIALS_FAILED if len(ran) == 1 else ExitCode.OK
+        return codes[min(len(ran), len(codes)) - 1]
 
     monkeypatch.setattr(paper, "_run", run)
-    code = measure(Path("hostinventory.yaml"), None, Path("r"), SWEEPS, quick=True, device="cpu", resume="auto")
+    return measure(Path("hostinventory.yaml"), None, Path("r"), SWEEPS, quick=True, device=device, resume="auto"), ran
+
+
+def test_each_sweep_is_run_and_what_is_finished_is_not_measured_again(monkeypatch: Patch) -> None:
+    code, ran = measured(monkeypatch, ExitCode.TRIALS_FAILED, ExitCode.OK)
     assert code == ExitCode.TRIALS_FAILED
-    assert [Path(one[2]).name for one in ran] == [path.name for path in chosen_sweeps(SWEEPS, "cpu", quick=True)]
-    assert all(one[one.index("--resume") + 1] == "always" for one in ran)
+    sweeps = [Path(arguments[2]).name for arguments in ran]
+    assert sweeps == [path.name for path in chosen_sweeps(SWEEPS, "cpu", quick=True)]
+    assert all(arguments[arguments.index("--resume") + 1] == "always" for arguments in ran)
 
 
 def test_an_interrupted_sweep_ends_it_and_says_how_to_go_on(monkeypatch: Patch, capsys: Captured) -> None:
-    monkeypatch.setattr(paper, "_run", lambda _: ExitCode.INTERRUPTED)
-    code = measure(Path("hostinventory.yaml"), None, Path("r"), SWEEPS, quick=True, device="cpu", resume="auto")
-    assert code == ExitCode.INTERRUPTED
+    code, ran = measured(monkeypatch, ExitCode.INTERRUPTED)
+    assert (code, len(ran)) == (ExitCode.INTERRUPTED, 1)
     assert "run the same command again to go on" in capsys.readouterr().err
 
 
 def test_a_lab_without_a_gpu_is_measured_on_its_processors(monkeypatch: Patch, capsys: Captured) -> None:
-    monkeypatch.setattr(paper, "_run", lambda _: ExitCode.OK)
-    without_gpu = SimpleNamespace(topology=Topology(("0", "1"), (), ()))
-    monkeypatch.setattr(
-        paper,
-        "open_hosts",
-        lambda hosts, *_: nullcontext(SimpleNamespace(look=lambda: (dict.fromkeys(hosts, without_gpu), {}))),
-    )
-    assert measure(Path("hostinventory.yaml"), None, Path("r"), SWEEPS, quick=True, device="auto", resume="auto") == 0
+    facts = SimpleNamespace(topology=Topology(("0", "1"), (), ()))
+
+    def open_hosts(names: Iterable[str], *_: object) -> AbstractContextManager[SimpleNamespace]:
+        return nullcontext(SimpleNamespace(look=lambda: (dict.fromkeys(names, facts), {})))
+
+    monkeypatch.setattr(paper, "open_hosts", open_hosts)
+    assert measured(monkeypatch, ExitCode.OK, device="auto")[0] == ExitCode.OK
     told = capsys.readouterr().out
     assert "the lab is measured on its processors, for it has no GPU" in told
     assert "sweeps/paper/quick/cpu/frameworks.yaml (1 of 5)" in told

@@ -11,7 +11,6 @@ from orchestrator.environments import (
     BuildPolicy,
     EnvironmentEntry,
     compare_images,
-    connect,
     differences,
     ensure_image,
     identity_of,
@@ -26,13 +25,6 @@ from orchestrator.execution import DockerSettings
 from orchestrator.execution.docker import insist_on_image
 
 pytestmark = pytest.mark.engine
-
-
-@pytest.fixture
-def client(engine: None) -> Iterator[DockerClient]:
-    found = connect()
-    yield found
-    found.close()
 
 
 @pytest.fixture

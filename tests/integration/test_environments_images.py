@@ -1,7 +1,6 @@
 """The images of the catalogue as a trial finds them: isolated, with the versions of their locks, and working."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from docker import DockerClient
 from orchestrator.environments import (
     BuiltImage,
     Catalogue,
-    connect,
     lock_differences,
     prepare,
     read_lock,
@@ -65,13 +63,6 @@ def image(request: pytest.FixtureRequest) -> tuple[str, BuiltImage]:
     """Each environment with its image."""
     built: BuiltImage = request.getfixturevalue(f"{request.param.replace('-', '_')}_image")
     return request.param, built
-
-
-@pytest.fixture
-def client(engine: None) -> Iterator[DockerClient]:
-    found = connect()
-    yield found
-    found.close()
 
 
 def run(client: DockerClient, image: BuiltImage, command: list[str]) -> str:

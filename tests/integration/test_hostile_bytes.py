@@ -39,8 +39,9 @@ def test_what_once_was_a_defect_is_refused(worker: Worker, case: Path) -> None:
     assert verdict.lines
 
 
-def test_each_case_is_of_a_parser() -> None:
+def test_each_case_is_of_a_parser_and_their_shares_are_all() -> None:
     assert KEPT
+    assert sum(parser.share for parser in PARSERS.values()) == 100
     assert {case.parent.name for case in KEPT} <= PARSERS.keys()
 
 
@@ -60,10 +61,6 @@ def test_so_are_a_hundred_thousand(
     told = attack(worker, name, LONG * PARSERS[name].share // 100, tmp_path)
     with capsys.disabled():
         print(f"\n{name:15} {told}")
-
-
-def test_the_shares_are_all() -> None:
-    assert sum(parser.share for parser in PARSERS.values()) == 100
 
 
 def attack(worker: Worker, name: str, count: int, directory: Path) -> str:

@@ -59,11 +59,6 @@ ATTACKS = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path)
-
-
 def attacked(monkeypatch: Patch, spoil: Callable[[Path], None]) -> None:
     """The containers of h1 do that in their directories after they have recorded what they measured."""
     run = FakeExecutor.run

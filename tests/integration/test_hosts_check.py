@@ -52,24 +52,8 @@ def tools(tmp_path: Path) -> Path:
     """A directory with the programs of every Linux, without any Python, for the PATH of a host."""
     directory = tmp_path / "bin"
     directory.mkdir()
-    names = [
-        "sh",
-        "id",
-        "uname",
-        "sed",
-        "head",
-        "lscpu",
-        "getconf",
-        "grep",
-        "cat",
-        "sort",
-        "df",
-        "tr",
-        "cut",
-        "date",
-        "timeout",
-    ]
-    for name in names:
+    names = "sh id uname sed head lscpu getconf grep cat sort df tr cut date timeout"
+    for name in names.split():
         found = shutil.which(name)
         if found is not None:
             (directory / name).symlink_to(found)

@@ -92,8 +92,9 @@ def of(told: list[list[Any]], task: str) -> list[list[Any]]:
     return [entry for entry in told if entry[1] == task]
 
 
-def test_the_token_is_on_and_private(told: list[list[Any]]) -> None:
+def test_the_token_is_on_and_private_and_nothing_of_the_cluster_is_left(told: list[list[Any]]) -> None:
     assert told[0] == ["token", "token", "0o600"]
+    assert told[-1] == ["left", []]
 
 
 def test_tasks_run_also_if_they_are_submitted_while_others_do(told: list[list[Any]]) -> None:
@@ -128,7 +129,3 @@ def test_what_is_left_on_a_host_is_streamed_in_bounded_pieces_and_nothing_is_spi
     assert size == recorded
     assert longest == 65536
     assert ["spilled", []] in told
-
-
-def test_nothing_of_the_cluster_is_left(told: list[list[Any]]) -> None:
-    assert told[-1] == ["left", []]

@@ -11,9 +11,9 @@ from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.report.page import make_report, render_page
 from orchestrator.store import open_store
 from tests.browser import Opened, draw_all, opened
-from tests.machines import A100, CPU_ONLY, V100, System
+from tests.integration.test_report_page import design
+from tests.machines import A100, CPU_ONLY, V100
 from tests.systems import NEW_DRIVER, World, make_systems
-from tests.world import BACKENDS, spec
 
 CHARTS = {
     "latency": ".scatterlayer .point",
@@ -23,14 +23,6 @@ CHARTS = {
     "hardware": ".scatterlayer .point",
 }
 """Marks of each chart."""
-
-
-def design(system: System) -> tuple:  # type: ignore[type-arg]
-    half = "float16" if system.is_gpu else "float32"
-    return (
-        *(spec("bert-base", batch, backend, half, system.device) for backend in BACKENDS for batch in (1, 4, 16)),
-        *(spec("funnel-small", batch, backend, half, system.device) for backend in BACKENDS[:2] for batch in (1, 4)),
-    )
 
 
 @pytest.fixture(scope="module")
@@ -60,16 +52,12 @@ def cells(page: Page) -> int:
     return int(re.search(r"(\d+) of \d+ configurations", text)[1])  # type: ignore[index]
 
 
-def test_each_chart_has_marks(shown: Opened) -> None:
+def test_each_chart_has_marks_a_panel_per_system_and_a_line_per_backend(shown: Opened) -> None:
     draw_all(shown.page)
-    assert {chart: marks(shown.page, chart) > 0 for chart in CHARTS} == dict.fromkeys(CHARTS, True)
+    assert [chart for chart in CHARTS if not marks(shown.page, chart)] == []
     assert shown.page.locator("#problem").is_hidden()
-
-
-def test_a_chart_has_a_panel_per_system_and_a_line_per_backend(shown: Opened) -> None:
-    draw_all(shown.page)
     titles = shown.page.locator("[data-chart=latency] figcaption").all_inner_texts()
-    assert [one.strip() for one in titles] == [
+    assert [title.strip() for title in titles] == [
         "A100-PCIE-40GB, driver 535.54.03",
         f"A100-PCIE-40GB, driver {NEW_DRIVER}",
         "V100-PCIE-32GB",
@@ -114,7 +102,7 @@ def test_the_address_keeps_the_choice(shown: Opened) -> None:
     assert page.locator("#filters").get_by_label("workload").input_value() == "funnel-small, 128 tokens"
 
 
-def test_a_click_on_a_point_shows_its_samples(shown: Opened) -> None:
+def test_a_click_on_a_point_shows_its_samples_of_both_modes(shown: Opened) -> None:
     page = shown.page
     draw_all(page)
     plot = page.locator("[data-chart=latency] .plot").first
@@ -130,12 +118,6 @@ def test_a_click_on_a_point_shows_its_samples(shown: Opened) -> None:
     assert page.locator("#samples-plot .scatterlayer .point").count() == 24
     assert page.locator("#samples-table tbody tr").count() == 4
     assert "FROM samples" in page.locator("#samples-query").inner_text()
-
-
-def test_the_other_mode_has_samples_too(shown: Opened) -> None:
-    page = shown.page
-    page.locator("#cell-table").get_by_role("button", name="Samples of").first.click()
-    page.wait_for_selector("#samples[open]")
     page.locator("#samples-mode").get_by_role("button", name="one call at a time").click()
     assert "all 48 samples" in page.locator("#samples-about").inner_text()
 

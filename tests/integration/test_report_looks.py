@@ -107,6 +107,9 @@ def test_a_chart_has_numbers_along_its_axes_or_is_hidden_and_the_page_says_why(
             for plot in page.locator(f"[data-chart={chart}] .plot").all():
                 ticks = [plot.locator(f".{axis}tick text").count() for axis in "xy"]
                 assert min(ticks) >= (1 if chart != "roofline" else 2), (chart, ticks)
+        if make is one_trial:
+            ticks_of_latency = page.locator("[data-chart=latency] .ytick text").all_text_contents()
+            assert len(ticks_of_latency) == len(set(ticks_of_latency)) >= 3
         assert hidden == EMPTY[make].keys()
         said = page.locator("#absent").text_content() or ""
         assert all(part in said for part in EMPTY[make].values())
@@ -114,14 +117,6 @@ def test_a_chart_has_numbers_along_its_axes_or_is_hidden_and_the_page_says_why(
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.locator("#summary table:not(:has(tbody tr))").count() == 0
         assert found.said == []
-
-
-def test_the_latency_of_a_lone_trial_can_be_read_off_its_axis(running: Browser, pages: dict[object, Path]) -> None:
-    with opened(running, pages[one_trial]) as found:
-        draw_all(found.page)
-        ticks = found.page.locator("[data-chart=latency] .ytick text").all_text_contents()
-        assert len(ticks) >= 3
-        assert len(set(ticks)) == len(ticks)
 
 
 def covered(page: Page, chart: str) -> list[str]:

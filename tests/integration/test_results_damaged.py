@@ -173,6 +173,7 @@ def test_of_what_is_damaged_nothing_is_made(store: Store, tmp_path: Path, capsys
         assert taxmeter("results", *command) == ExitCode.TRIALS_FAILED
         [said] = capsys.readouterr().err.splitlines()
         assert f"{part} is damaged" in said
+    assert list(store.layout.temporary.iterdir()) == []
     assert names(here) == ["mine"]
     assert set(tmp_path.iterdir()) - {place} == before
     assert not (place / "latest.json").exists()

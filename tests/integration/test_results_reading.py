@@ -115,13 +115,17 @@ def test_a_row_that_is_sealed_while_the_store_is_opened_is_seen_once(directory: 
     assert len(view.snapshot.files["trials"]) == 2
 
 
-def test_a_selection_does_not_change_when_the_store_does(directory: Path) -> None:
+def test_a_selection_and_a_connection_do_not_change_when_the_store_does(directory: Path) -> None:
     store = make_store(directory, trial("a"))
-    chosen = open_store(directory).trials()
     with store.writer() as writer:
         writer.append([trial("b")])
-    assert len(chosen) == 1
-    assert len(open_store(directory).trials()) == 2
+    chosen, connection = open_store(directory).trials(), open_store(directory).connect()
+    with store.writer() as writer:
+        writer.append([trial("c")])
+    assert compact(store.layout, full=True).parts_after == 1
+    assert len(chosen) == 2
+    assert connection.sql("SELECT count(*) FROM trials").fetchall() == [(2,)]
+    assert len(open_store(directory).trials()) == 3
 
 
 def test_the_samples_of_all_modes_are_rows(directory: Path) -> None:
@@ -172,18 +176,6 @@ def test_a_path_with_wildcards_is_taken_as_it_is(tmp_path: Path) -> None:
     directory = tmp_path / "lab[1] *it's"
     make_store(directory, trial("a"))
     assert open_store(directory).sql("SELECT trial_id FROM trials").fetchall() == [("a",)]
-
-
-def test_a_reader_that_opened_the_store_survives_a_compaction(directory: Path) -> None:
-    store = make_store(directory, trial("a"))
-    for name in ("b", "c"):
-        with store.writer() as writer:
-            writer.append([trial(name)])
-    connection = open_store(directory).connect()
-    chosen = open_store(directory).trials()
-    assert compact(store.layout, full=True).parts_after == 1
-    assert connection.sql("SELECT count(*) FROM trials").fetchall() == [(3,)]
-    assert len(chosen) == 3
 
 
 def test_a_missing_library_is_named(directory: Path, monkeypatch: Patch) -> None:

@@ -170,3 +170,42 @@ def test_the_parquet_of_a_query_has_units(store: Store, tmp_path: Path) -> None:
     for name in ("mine", "latency_pipelined_median_s"):
         assert b"unit" not in (schema.field(name).metadata or {})
     assert len(pq.read_table(output)) == 2
+
+
+def exporting(store: Store, output: Path, *more: str) -> list[object]:
+    return ["results", "export", "--results", store.layout.root, "--output", output, *more]
+
+
+def asking(store: Store, output: Path, *more: str) -> list[object]:
+    return ["results", "sql", "SELECT 1", "--results", store.layout.root, "--output", output, *more]
+
+
+def test_the_description_beside_a_file_takes_nobodys_place(store: Store, tmp_path: Path, capsys: Captured) -> None:
+    output, side = tmp_path / "x.csv", tmp_path / "x.csv.columns.json"
+    side.write_text("mine")
+    order = exporting(store, output, "--columns", "batch")
+    assert "x.csv.columns.json" in refused(capsys, *order)
+    assert side.read_text() == "mine"
+    assert not output.exists()
+    assert taxmeter(*order, "--force") == ExitCode.OK
+    assert "batch" in side.read_text()
+    side.unlink()
+    side.mkdir()
+    assert "is a directory; name a file" in refused(capsys, *order, "--force")
+
+
+def test_a_file_never_takes_the_place_of_a_directory(store: Store, tmp_path: Path, capsys: Captured) -> None:
+    output = tmp_path / "export"
+    assert taxmeter(*exporting(store, output)) == ExitCode.OK
+    before = sorted(output.rglob("*"))
+    assert "is a directory; name a file" in refused(capsys, *asking(store, output, "--format", "csv", "--force"))
+    assert sorted(output.rglob("*")) == before
+    assert taxmeter(*exporting(store, output, "--force")) == ExitCode.OK
+
+
+def test_nothing_is_written_into_a_store(store: Store, capsys: Captured) -> None:
+    root = store.layout.root
+    for order in (asking(store, root / "trials" / "x.csv"), exporting(store, root / "export")):
+        assert f"within the result store {root}" in refused(capsys, *order)
+    assert not (root / "trials" / "x.csv").exists()
+    assert not (root / "export").exists()

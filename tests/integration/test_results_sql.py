@@ -1,4 +1,4 @@
-"""`taxmeter results ls | show | sql`, as people type them."""
+"""`taxmeter results ls | show | log | sql`, as people type them."""
 
 import io
 import json
@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.store import open_store
+from runners.contract import Status
 from tests.conftest import Captured, Patch
 from tests.results import CAMPAIGNS, make_store, refused, taxmeter, told, trial
 
@@ -174,3 +175,32 @@ def test_questions_about_the_tables_are_answered(directory: Path, capsys: Captur
     pivot = "FROM (PIVOT trials ON status IN ('ok', 'oom') USING count(*) GROUP BY workload) ORDER BY ALL"
     answer = told(capsys, *sql(directory, pivot, "--format", "csv"))
     assert answer == "workload,ok,oom\nbert_base,1,1\ngpt2,1,0\n"
+
+
+TRACEBACK = "Traceback\n\tfile\nValueError: no \x1b[31mred\u202e"
+
+
+@pytest.fixture
+def failing(tmp_path: Path) -> Path:
+    there = {"campaign": CAMPAIGNS[-1]}
+    failed = {**there, "status": Status.CRASHED.value, "reason": "it raised ValueError", "log_tail": TRACEBACK}
+    again = trial("abc", attempt=2, **there, status=Status.OK.value)
+    make_store(tmp_path / "results", trial("abc", **failed), again, trial("abd", **failed), trial("xyz"))
+    return tmp_path / "results"
+
+
+def test_a_trial_is_shown_with_all_attempts_and_what_its_log_says(failing: Path, capsys: Captured) -> None:
+    lines = told(capsys, "results", "log", "abc", "--results", failing).splitlines()
+    assert [line.split(":")[0] for line in lines if line.startswith("abc")] == ["abc attempt 1", "abc attempt 2"]
+    assert "  it raised ValueError" in lines
+    expected = ["  | Traceback", "  |         file", r"  | ValueError: no red\u202e"]
+    assert [line for line in lines if line.startswith("  |")][:3] == expected
+
+
+def test_without_a_trial_each_reason_of_the_newest_campaign_is_shown_once(failing: Path, capsys: Captured) -> None:
+    assert told(capsys, "results", "log", "--results", failing).count("it raised ValueError") == 1
+
+
+@pytest.mark.parametrize(("name", "said"), [("ab", "the beginning of 2 trials"), ("q", "no trial q")])
+def test_what_names_no_single_trial_is_one_line(failing: Path, capsys: Captured, name: str, said: str) -> None:
+    assert said in refused(capsys, "results", "log", name, "--results", failing)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -144,35 +145,34 @@ def test_a_store_of_another_version_is_refused_by_readers_and_writers(store: Sto
             use()
 
 
-def test_a_store_that_was_copied_with_its_links_resolved_is_one_clear_line(store: Store) -> None:
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (Path.mkdir, "current is a directory, as after a copy that followed links"),
+        (lambda link: link.symlink_to("generations/000007"), "current leads to .*generations/000007"),
+        (lambda link: link.symlink_to("elsewhere/000001"), "current leads to .*elsewhere/000001"),
+        (lambda link: link.symlink_to("generations/first"), "current leads to .*generations/first"),
+        (lambda link: None, r"current is missing, .* `ln -s generations/0+\d+ "),
+    ],
+    ids=["copied with its links resolved", "a generation that is gone", "elsewhere", "no number", "lost"],
+)
+def test_a_store_without_its_link_is_no_empty_one_and_keeps_its_rows(
+    store: Store, damage: Callable[[Path], object], message: str
+) -> None:
     filled(store)
-    store.layout.current_link.unlink()
-    store.layout.current_link.mkdir()
-    with pytest.raises(StoreError, match="is a directory, as after a copy that followed links"):
-        store.writer()
-
-
-@pytest.mark.parametrize("target", ["generations/000007", "elsewhere/000001", "generations/first"])
-def test_a_link_that_leads_elsewhere_is_no_empty_store(store: Store, target: str) -> None:
-    filled(store)
-    store.layout.current_link.unlink()
-    store.layout.current_link.symlink_to(target)
-    with pytest.raises(StoreError, match=f"current leads to .*{target}"):
-        store.trials()
-    with pytest.raises(StoreError, match=f"current leads to .*{target}"):
-        store.writer()
-
-
-def test_a_store_that_lost_its_link_is_refused_and_keeps_its_rows(store: Store) -> None:
-    with store.writer() as writer:
-        writer.append([row("a")])
-    generation = store.layout.current
-    store.layout.current_link.unlink()
+    link = store.layout.current_link
+    target = link.readlink()
+    link.unlink()
+    damage(link)
     for use in (store.trials, store.writer, lambda: compact(store.layout, full=True)):
-        with pytest.raises(StoreError, match=r"current is missing, .* `ln -s generations/0+\d+ "):
+        with pytest.raises(StoreError, match=message):
             use()
-    store.layout.current_link.symlink_to(generation.relative_to(store.layout.root))
-    assert names(store) == ["a"]
+    if link.is_symlink():
+        link.unlink()
+    elif link.exists():
+        link.rmdir()
+    link.symlink_to(target)
+    assert names(store) == ["a", "b"]
 
 
 def test_what_a_killed_process_left_of_the_next_generation_is_in_nobodys_way(store: Store) -> None:

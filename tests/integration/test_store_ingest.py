@@ -99,27 +99,23 @@ def test_of_two_records_that_differ_the_first_stays_and_it_is_told(bench: Bench,
     assert bench.store.trials(["reason"])["reason"].to_pylist() == ["first"]
 
 
-def test_what_waits_for_the_disk_shares_the_next_wait(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_waits_for_the_disk_is_not_answered_before_and_shares_the_next_wait(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synchronised = []
     real = os.fdatasync
     monkeypatch.setattr(os, "fdatasync", lambda descriptor: (synchronised.append(descriptor), real(descriptor))[1])
     go = bench.hold(monkeypatch)
     bench.submit(*(rows(f"t{number:02d}") for number in range(50)))
     assert bench.ingest.waiting_bytes == 51_000
-    go.set()
-    assert bench.answered(51) == [Outcome.STORED] * 51
-    assert len(synchronised) == 2
-    assert len(names(bench.store)) == 51
-
-
-def test_nothing_is_answered_before_it_is_on_the_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    go = bench.hold(monkeypatch)
     with pytest.raises(queue.Empty):
         bench.answers.get(timeout=0.2)
     assert not bench.ingest.is_stored(RowKey("c", "first", 1))
     go.set()
-    assert bench.answered(1) == [Outcome.STORED]
+    assert bench.answered(51) == [Outcome.STORED] * 51
     assert bench.ingest.is_stored(RowKey("c", "first", 1))
+    assert len(synchronised) == 2
+    assert len(names(bench.store)) == 51
 
 
 def test_a_trial_is_stored_after_what_it_refers_to(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,10 +27,6 @@ def store(tmp_path: Path) -> Store:
     return Store.open(tmp_path / "results")
 
 
-def endings(store: Store) -> dict[str, tuple[int, str]]:
-    return {name: (one.number, one.status.value) for name, one in store.attempts("c").items()}
-
-
 def test_a_missing_store_is_empty(store: Store) -> None:
     assert store.trials().schema == TRIALS
     assert len(store.trials()) == len(store.campaigns()) == len(store.systems()) == len(store.environments()) == 0
@@ -76,14 +72,6 @@ def test_a_row_comes_back_as_it_was_with_units_and_sorted(store: Store) -> None:
     assert part.schema_arrow.field("latency_sync_median_s").metadata == {b"unit": b"s", b"better": b"lower"}
 
 
-def test_the_journal_is_sealed_by_itself_when_it_is_long(store: Store) -> None:
-    with store.writer(seal_after_rows=2) as writer:
-        for name in "abcde":
-            writer.append([row(name)])
-        assert plain_counts(store) == {4}
-        assert names(store) == list("abcde")
-
-
 def test_the_journal_is_sealed_by_itself_when_it_is_heavy(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "SEAL_BYTES", 100_000)
     with store.writer() as writer:
@@ -92,27 +80,21 @@ def test_the_journal_is_sealed_by_itself_when_it_is_heavy(store: Store, monkeypa
         assert plain_counts(store) == {2}
 
 
-def test_the_same_attempt_counts_once_and_another_attempt_counts(store: Store) -> None:
+def test_the_same_attempt_counts_once_and_the_last_of_each_trial_is_known_campaign_by_campaign(store: Store) -> None:
     with store.writer() as writer:
-        writer.append([row("a", 1, "infrastructure_error"), row("a", 1), row("b")])
-        assert len(store.trials()) == 2
-        writer.seal()
-        writer.append([row("a", 1), row("a", 2), row("b")])
+        writer.append([row("a", 1, "infrastructure_error"), row("a", 1), row("b"), row("c", 1, "skipped")])
         assert len(store.trials()) == 3
-    assert plain_counts(store) == {3}
-    assert [report.duplicates for report in writer.reports] == [1, 2]
-    assert store.attempts("c") == {"a": Attempt(2, Status.OK), "b": Attempt(1, Status.OK)}
-    assert store.attempts("other") == {}
-
-
-def test_the_last_attempt_of_each_trial_is_known_campaign_by_campaign(store: Store) -> None:
-    with store.writer() as writer:
-        writer.append([row("a"), row("b", 1, "infrastructure_error"), row("c", 1, "skipped"), row("d", 1, "oom")])
-        writer.append([row("b", 2), row("e", campaign_id="other")])
-        assert endings(store) == {"a": (1, "ok"), "b": (2, "ok"), "c": (1, "skipped"), "d": (1, "oom")}
+        writer.seal()
+        writer.append([row("a", 1), row("a", 2), row("b"), row("e", campaign_id="other")])
+        assert len(store.trials()) == 5
         assert store.trials(["trial_id"], campaign_id="other")["trial_id"].to_pylist() == ["e"]
+        expected = {"a": Attempt(2, Status.OK), "b": Attempt(1, Status.OK), "c": Attempt(1, Status.SKIPPED)}
+        assert store.attempts("c") == expected
         writer.append([row("f", 1, "infrastructure_error")])
-    assert endings(store)["f"] == (1, "infrastructure_error")
+    assert plain_counts(store) == {6}
+    assert [report.duplicates for report in writer.reports] == [1, 2]
+    assert store.attempts("c") == {**expected, "f": Attempt(1, Status.INFRASTRUCTURE_ERROR)}
+    assert store.attempts("other") == {"e": Attempt(1, Status.OK)}
     assert store.trials(["status"], campaign_id="other").to_pylist() == [{"status": "ok"}]
 
 

@@ -101,22 +101,17 @@ def stopping(_control: ControlFiles, _request: Request) -> None:
     return None
 
 
-def test_a_stop_waits_until_the_driver_has_ended(control: ControlFiles, capsys: Captured) -> None:
-    with driver(control, state(), stopping) as taken:
-        assert run(["sweep", "stop"]) == ExitCode.OK
-        assert taken == [Request(RequestKind.STOP)]
-        assert not control.is_alive()
-    said = capsys.readouterr().out
-    assert "asked c-1 to stop" in said
-    assert "c-1 has ended: 2 of 6 trials are in the store; `taxmeter sweep resume` goes on with it" in said
-
-
-def test_a_stop_need_not_be_waited_for(control: ControlFiles, capsys: Captured) -> None:
+def test_a_stop_waits_until_the_driver_has_ended_if_that_is_wanted(control: ControlFiles, capsys: Captured) -> None:
     with driver(control, state(), lambda *_: state()) as taken:
         assert run(["sweep", "stop", "--no-wait"]) == ExitCode.OK
         wait_for(lambda: taken == [Request(RequestKind.STOP)])
         assert control.is_alive()
     assert capsys.readouterr().out == "asked c-1 to stop\n"
+    with driver(control, state(), stopping) as taken:
+        assert run(["sweep", "stop"]) == ExitCode.OK
+        assert taken == [Request(RequestKind.STOP)]
+        assert not control.is_alive()
+    assert "c-1 has ended: 2 of 6 trials are in the store; `taxmeter sweep resume` goes on" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -127,7 +122,7 @@ def test_a_stop_need_not_be_waited_for(control: ControlFiles, capsys: Captured) 
     ],
     ids=["some", "all"],
 )
-def test_hosts_are_drained_and_what_runs_or_is_left_is_named(
+def test_hosts_that_take_part_are_drained_and_what_runs_or_is_left_is_named(
     control: ControlFiles,
     capsys: Captured,
     hosts: tuple[str, ...],
@@ -137,15 +132,11 @@ def test_hosts_are_drained_and_what_runs_or_is_left_is_named(
     with driver(control, state(), lambda *_: answer) as taken:
         assert run(["sweep", "drain", *hosts]) == ExitCode.OK
         assert taken == [Request(RequestKind.DRAIN, hosts)]
-    said = capsys.readouterr().out
-    assert f"asked c-1 to {told[0]}" in said
-    assert told[1] in said
-
-
-def test_a_host_that_takes_no_part_cannot_be_drained(control: ControlFiles, capsys: Captured) -> None:
-    with driver(control, state(), stopping) as taken:
+        said = capsys.readouterr().out
+        assert f"asked c-1 to {told[0]}" in said
+        assert told[1] in said
         assert run(["sweep", "drain", "h3"]) == ExitCode.USAGE
-        assert taken == []
+        assert taken == [Request(RequestKind.DRAIN, hosts)]
     assert "h3 takes no part in c-1; known: h1, h2" in capsys.readouterr().err
 
 
@@ -217,7 +208,7 @@ def begun(directory: Path, rows: int) -> ResumeDecision:
     return chosen
 
 
-def test_a_campaign_is_resumed_only_with_the_locks_of_then(
+def test_a_campaign_is_resumed_only_with_the_locks_of_then_and_while_none_runs(
     control: ControlFiles, tmp_path: Path, project: Path, capsys: Captured
 ) -> None:
     (tmp_path / "docker").symlink_to(project / "docker")
@@ -230,6 +221,9 @@ def test_a_campaign_is_resumed_only_with_the_locks_of_then(
     assert "of 4 trials 3 are left (here 3)" in told.out
     assert "environment cpu: lock: expected lock, found " in told.err
     assert "it began at commit c0ffee" in told.err
+    with driver(control, state(), stopping):
+        assert run(["sweep", "resume"]) == ExitCode.NO_USABLE_HOST
+    assert "c-1 of this project runs; `taxmeter sweep status` shows it" in capsys.readouterr().err
 
 
 def test_a_finished_campaign_has_nothing_to_resume(control: ControlFiles, tmp_path: Path, capsys: Captured) -> None:
@@ -258,13 +252,6 @@ def test_what_was_imported_or_reproduces_another_is_not_what_a_resume_goes_on_wi
     assert "has no plan in the store: it was imported" in capsys.readouterr().err
     assert run(["sweep", "resume", "again"]) == ExitCode.USAGE
     assert "again reproduces another one; `taxmeter reproduce t-1` goes on with it by itself" in capsys.readouterr().err
-
-
-def test_a_campaign_that_runs_is_not_resumed(control: ControlFiles, tmp_path: Path, capsys: Captured) -> None:
-    begun(tmp_path, rows=1)
-    with driver(control, state(), stopping):
-        assert run(["sweep", "resume"]) == ExitCode.NO_USABLE_HOST
-    assert "c-1 of this project runs; `taxmeter sweep status` shows it" in capsys.readouterr().err
 
 
 def test_an_inventory_without_its_hosts_is_refused(
