@@ -30,7 +30,7 @@ from tests.machines import CPU_ONLY, System
 from tests.paper_world import SWEEPS
 from tests.results import known, taxmeter
 from tests.systems import FIRST, SECOND, World, make_systems
-from tests.world import BACKENDS, Effect, spec
+from tests.world import BACKENDS, Effect, spec, times
 
 BATCHES = (1, 8)
 WORKLOADS = ("bert-base", "squeezebert")
@@ -59,9 +59,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 @pytest.fixture(scope="module")
 def compared(store: Results) -> Mapping[Key, Ratio]:
-    found = ratios_of(table_of(store))
-    assert len(found) == len(WORKLOADS) * len(BATCHES) * len(OTHERS)
-    return found
+    return ratios_of(table_of(store))
 
 
 def table_of(store: Results, policy: Policy | None = None) -> ComparisonTable:
@@ -74,6 +72,14 @@ def ratios_of(table: ComparisonTable) -> Mapping[Key, Ratio]:
     names = [where.name for where in table.axes]
     places = [names.index(name) for name in ("workload", "batch", "backend")]
     return {tuple(entry.key[place] for place in places): entry.ratio for entry in table.ratios}  # type: ignore[misc]
+
+
+def test_the_injected_effects_are_found(compared: Mapping[Key, Ratio]) -> None:
+    assert len(compared) == len(WORKLOADS) * len(BATCHES) * len(OTHERS)
+    for (workload, batch, backend), ratio in compared.items():
+        sides = [times(CPU_ONLY, spec(workload, batch, name, "float32", "cpu")).sync_s for name in ("eager", backend)]
+        assert ratio.estimate.value == pytest.approx(sides[0] / sides[1], rel=0.05)
+        assert ratio.estimate.low is not None
 
 
 def key_of(page: Page, cell: PageCell) -> Key:

@@ -3,19 +3,20 @@
 import json
 import re
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
 
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.analysis.snapshot import Snapshot
-from orchestrator.report.page import make_report, roofs_of
+from orchestrator.report.page import Roof, make_report, roofs_of
 from orchestrator.report.page.payload import payload
 from orchestrator.store import open_store
 from tests.machines import A100, CPU_ONLY, V100, System
 from tests.results import CAMPAIGNS, SYSTEM, make_store, trial
 from tests.systems import FIRST, ROOFS, Made, World, make_systems
-from tests.world import spec
+from tests.world import REACHED, spec
 
 Row = dict[str, Any]
 
@@ -30,6 +31,51 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Two systems with roofs and one without."""
     world = World(systems=(V100, A100, CPU_ONLY), rounds=3, design=design, updated=(), roofs=(A100, CPU_ONLY))
     return make_systems(tmp_path_factory.mktemp("roofs") / "results", world)
+
+
+def rows_of(made: Made, workload: str, **where: object) -> list[Row]:
+    """Plain rows of a workload in the campaign of the roofs."""
+    found = open_store(made.directory).sql(f"SELECT * FROM trials WHERE workload = '{workload}' AND status = 'ok'")
+    rows = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+    return [row for row in rows if all(row[name] == value for name, value in where.items())]
+
+
+def by_hand(rows: list[Row], amount: float) -> float:
+    return amount / median(row["busy_s"] or row["latency_pipelined_median_s"] for row in rows)
+
+
+def roof(made: Made, host: str) -> Roof:
+    (system,) = {row["system_id"] for row in rows_of(made, "op-triad", host=host)}
+    (found,) = roofs_of(Snapshot.of(open_store(made.directory)), [system])
+    return found
+
+
+@pytest.mark.parametrize(("system", "dtype"), [(A100, "float16"), (A100, "float32"), (CPU_ONLY, "float32")])
+def test_arithmetic_is_what_the_rows_of_the_dtype_say(made: Made, system: System, dtype: str) -> None:
+    found = roof(made, system.host).arithmetic[dtype]
+    products = rows_of(made, "op-gemm", host=system.host, dtype=dtype)
+    large = [row for row in products if json.loads(row["workload_options"])["width"] == 8192]
+    assert found.rate == pytest.approx(by_hand(large, 2 * 8192**3), rel=1e-12)
+    # Small matrices are bound by the shortest time that a kernel takes, or by what a call costs
+    assert (found.work, found.dtype, found.backend) == ("op-gemm, width=8192", dtype, "eager")
+    assert (found.processes, found.campaign_id) == (3, ROOFS)
+    # The truth of the made-up lab
+    assert found.rate == pytest.approx(REACHED * system.tflops[dtype] * 1e12, rel=0.05)
+
+
+@pytest.mark.parametrize("system", [A100, CPU_ONLY])
+def test_memory_is_what_the_rows_of_the_fastest_dtype_say(made: Made, system: System) -> None:
+    found = roof(made, system.host).bandwidth
+    assert found is not None
+    widths = {"float16": 2, "float32": 4} if system.is_gpu else {"float32": 4}
+    rates = {
+        dtype: by_hand(rows_of(made, "op-triad", host=system.host, dtype=dtype), 3 * 2**25 * width)
+        for dtype, width in widths.items()
+    }
+    assert found.rate == pytest.approx(max(rates.values()), rel=1e-12)
+    assert found.rate == pytest.approx(rates[found.dtype], rel=1e-12)
+    assert (found.work, found.processes) == ("op-triad", 3)
+    assert found.rate == pytest.approx(REACHED * system.gb_per_s * 1e9, rel=0.1)
 
 
 def test_a_page_has_the_roofs_of_its_systems_from_the_whole_store(made: Made) -> None:
