@@ -119,6 +119,19 @@ def test_writers_that_are_killed_leave_no_heap_of_files(store: Store, monkeypatc
     assert len(store.trials()) == 80
 
 
+def test_a_flipped_bit_is_found_and_not_copied(store: Store) -> None:
+    seal_parts(store, [40, 40])
+    part = store.layout.parts()[0]
+    data = bytearray(part.read_bytes())
+    column = pq.read_metadata(part).row_group(0).column(0)
+    data[column.data_page_offset + column.total_compressed_size - 8] ^= 1
+    part.write_bytes(data)
+    with pytest.raises(StoreError, match=rf"{part.name} is damaged: .*results verify"):
+        compact(store.layout, full=True)
+    assert len(store.layout.parts()) == 2
+    assert list(store.layout.temporary.iterdir()) == []
+
+
 def test_what_is_sealed_or_put_while_parts_are_merged_stays(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     seal_parts(store, [2, 2])
     write_trials = compaction.write_trials

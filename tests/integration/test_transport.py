@@ -263,6 +263,24 @@ def stored(request_: TaskRequest) -> tuple[Path, int]:
     return request_.directory, end.size
 
 
+def test_an_acknowledged_directory_is_gone_and_a_second_acknowledgement_does_no_harm(stored: tuple[Path, int]) -> None:
+    directory, size = stored
+    for _ in range(2):
+        assert list(acknowledge([Acknowledgement(directory, size, Disposal.REMOVE)])) == []
+        assert not directory.exists()
+
+
+def test_a_task_that_failed_keeps_its_logs(stored: tuple[Path, int]) -> None:
+    directory, size = stored
+    for _ in range(2):
+        assert list(acknowledge([Acknowledgement(directory, size, Disposal.KEEP_LOGS)])) == []
+    assert (directory / "supervisor.log").exists()
+    assert (directory / "records.stored.jsonl").stat().st_size == size
+    assert not (directory / "records.jsonl").exists()
+    assert list(remove_directories([directory.parent])) == []
+    assert not directory.exists()
+
+
 def grown(directory: Path) -> Callable[[], None]:
     with (directory / "records.jsonl").open("ab") as records:
         records.write(b"x")
@@ -300,22 +318,6 @@ def test_an_acknowledgement_of_something_else_changes_nothing(
         assert (directory / "records.jsonl").exists()
     finally:
         end()
-
-
-@pytest.mark.parametrize("disposal", [Disposal.REMOVE, Disposal.KEEP_LOGS])
-def test_what_is_acknowledged_is_gone_but_logs_of_a_failed_task_and_once_more_does_no_harm(
-    stored: tuple[Path, int], disposal: Disposal
-) -> None:
-    directory, size = stored
-    for _ in range(2):
-        assert list(acknowledge([Acknowledgement(directory, size, disposal)])) == []
-        assert not (directory / "records.jsonl").exists()
-        assert directory.exists() == (disposal is Disposal.KEEP_LOGS)
-    if disposal is Disposal.KEEP_LOGS:
-        assert (directory / "supervisor.log").exists()
-        assert (directory / "records.stored.jsonl").stat().st_size == size
-        assert list(remove_directories([directory.parent])) == []
-        assert not directory.exists()
 
 
 @pytest.mark.parametrize("name", ["records.jsonl", "records.refused.jsonl"])

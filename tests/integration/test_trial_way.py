@@ -5,7 +5,8 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import pytest
@@ -131,6 +132,19 @@ class Station(NamedTuple):
 
 def stations() -> list[Station]:
     return [Station(*line.split()) for line in STATIONS.splitlines() if line and not line.startswith("#")]
+
+
+def returns(folders: Sequence[PurePosixPath]) -> int:
+    """How often a folder is entered again that was left."""
+    entered = [folder for folder, before in zip(folders, [None, *folders], strict=False) if folder != before]
+    return len(entered) - len(set(entered))
+
+
+def test_the_way_is_short() -> None:
+    way = stations()
+    assert 40 <= len(way) <= 60
+    assert len({station.path for station in way}) <= 45
+    assert returns([PurePosixPath(station.path).parent for station in way]) <= 12
 
 
 def called(directory: Path) -> list[tuple[int, Station]]:

@@ -92,6 +92,16 @@ def test_the_rest_of_an_export_is_added_later(export: Export, capsys: Captured) 
     assert {last[trial.trial_id].status.value for trial in (first, second)} == {"ok"}
 
 
+def test_what_a_start_recorded_stays_though_the_trial_began_once_more(export: Export) -> None:
+    first, second = export.task(0).trials
+    export.write(0, begin(first), record(first), begin(second), record(second))
+    export.write(0, begin(first, 2), again=2)
+    export.finish(1)
+    assert export.load() == ExitCode.OK
+    ends = [(row["trial_id"], row["attempt"], row["status"]) for row in export.rows() if row["status"] != "skipped"]
+    assert [end for end in ends if end[0] == first.trial_id] == [(first.trial_id, 1, "ok")]
+
+
 def test_a_start_that_died_gives_a_row_of_each_trial_and_one_that_may_still_run_none(export: Export) -> None:
     first, second = export.task(0).trials
     export.write(0, begin(first), begin(second))
