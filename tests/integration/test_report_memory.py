@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from tests.comparing import measured
 from tests.results import CAMPAIGNS, make_store
 
 EVERY_S = 1
+FILE_EVERY_S = 4
+"""A file loads itself anew whether anything is new or not, and what a test asks it meanwhile gets no answer."""
 PATIENCE_MS = 4000
 """Longer than several looks, and longer than a reader must rest before a page loads itself anew."""
 
@@ -180,13 +183,24 @@ def test_a_saved_page_asks_nobody(running: Browser, server: PageServer, store: S
         assert found.said == []
 
 
+@contextmanager
+def watched(running: Browser, path: Path, choice: str = "") -> Iterator[Opened]:
+    """A file that loads itself anew, put to rest in the end: a browser that is closed meanwhile may never answer."""
+    with opened(running, path.as_uri() + choice) as found:
+        try:
+            yield found
+        finally:
+            replace(path, "<p id=over>over</p>")
+            found.page.locator("#over").wait_for()
+
+
 def test_a_watched_file_keeps_the_reader_too(running: Browser, store: Store, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     question = Question(open_store(store.layout.root), parse_conditions(f"campaign={CAMPAIGNS[0]}"))
-    follower = Follower(question, EVERY_S)
+    follower = Follower(question, FILE_EVERY_S)
     replace(path, follower.page()[0].html)
     # The address chooses: a click while the page loads itself anew would be lost
-    with opened(running, f"{path.as_uri()}#?without=backend:onnxruntime") as found:
+    with watched(running, path, "#?without=backend:onnxruntime") as found:
         page = found.page
         page.locator("#systems").scroll_into_view_if_needed()
         before = page.evaluate("scrollY")
@@ -196,6 +210,16 @@ def test_a_watched_file_keeps_the_reader_too(running: Browser, store: Store, tmp
         assert page.get_by_role("button", name="onnxruntime", exact=True).get_attribute("aria-pressed") == "false"
         assert page.evaluate("scrollY") == pytest.approx(before, abs=2)
         assert before > 500
-        # A browser that is closed while a page loads itself anew may never answer
-        replace(path, "<p id=over>over</p>")
-        page.locator("#over").wait_for()
+
+
+def test_a_page_is_drawn_before_it_loads_itself_anew(running: Browser, store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    question = Question(open_store(store.layout.root), parse_conditions(f"campaign={CAMPAIGNS[0]}"))
+    page = Follower(question, FILE_EVERY_S).page()[0].html
+    replace(path, page)
+    how_it_was_left = "sessionStorage.left ??= document.documentElement.dataset.ready ?? 'undrawn'"
+    with watched(running, path) as found:
+        found.page.add_init_script(f"addEventListener('pagehide', () => {{ {how_it_was_left} }})")
+        replace(path, page.replace(f'data-refresh="{FILE_EVERY_S}"', 'data-refresh="0.01"'))
+        left = found.page.wait_for_function("() => sessionStorage.left").json_value()
+    assert left == "yes"

@@ -186,7 +186,6 @@ const start = async () => {
   onChange(showQueries);
   change({});
   recallPosition(before, anchor);
-  followStore();
   await new Promise((resolve) => { setTimeout(resolve); });
   await loadPlotly();
   document.querySelectorAll(".panels .plot").forEach((plot) => { if (visible(plot)) draw(plot); });
@@ -209,4 +208,5 @@ for (const button of document.querySelectorAll("[data-work]")) {
 addEventListener("beforeprint", () => { onPaper(true); drawEverything(); });
 addEventListener("afterprint", () => onPaper(false));
 addEventListener("hashchange", () => { if (location.hash.startsWith("#?")) { setDefaults(); recall(); change({}); } });
-start().catch(problem);
+// Only a page that is drawn may load itself anew: where drawing takes longer than a look, nobody would ever see one
+start().catch(problem).finally(() => followStore());
