@@ -24,7 +24,7 @@ GROWTH = 1.2
 LIMITS_S = {("--version",): 0.25, ("--help",): 0.3, ("results", "ls"): 0.6, commands.COMPARE: 1.0}
 """Of commands, in seconds of processor time, which neighbours change less than wall time."""
 PLAN_S = 3.0
-PARTS = ("commands", "driver", "stores", "null", "share", "bare", "warm")
+PARTS = ("commands", "driver", "stores", "null", "share", "bare", "warm", "quickstart")
 PAGE = """\
 # How fast taxmeter itself is
 
@@ -92,7 +92,9 @@ def _figures(arguments: argparse.Namespace, directory: Path) -> Iterator[Figure]
     if "share" in parts:
         yield from trials.share(repeats, directory)
     if "warm" in parts:
-        yield from trials.warm(directory)
+        yield from trials.warm(repeats, directory)
+    if "quickstart" in parts:
+        yield from trials.quickstart(repeats, directory)
     if "bare" in parts:
         yield from trials.bare(max(repeats, 3), trials.image_of_this_machine(directory))
 

@@ -3,7 +3,7 @@
 import json
 import shutil
 import subprocess
-import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from benchmarks.performance.commands import taxmeter
 from orchestrator.store import open_store
 
 _PROJECT = Path(__file__).parents[2]
@@ -35,6 +36,8 @@ _BEFORE = (
 class Swept:
     """A campaign that has ended."""
 
+    wall_s: float
+    """Of the command, from its start to its table."""
     running_s: float
     """In which a task was on the host: container, imports and all trials."""
     trials: Sequence[Mapping[str, Any]]
@@ -75,9 +78,10 @@ def swept(sweep: Mapping[str, Any], directory: Path, executor: str = "docker") -
     inventory = {"version": 1, "hosts": {"here": {"connection": "local", "executor": executor}}}
     (directory / "inventory.yaml").write_text(json.dumps(inventory), encoding="utf-8")
     options = ["--inventory", str(directory / "inventory.yaml"), "--results", str(store)]
-    command = [sys.executable, "-m", "orchestrator", "sweep", "run", str(file), *options]
     asked_at = datetime.now(UTC)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=_PROJECT)
+    start = time.monotonic()
+    subprocess.run(taxmeter("sweep", "run", str(file), *options), check=True, stdout=subprocess.DEVNULL, cwd=_PROJECT)
+    wall_s = time.monotonic() - start
     results = open_store(store)
     [campaign] = results.campaigns().arrow().to_pylist()
     [environment] = results.environments().arrow().to_pylist()
@@ -85,7 +89,7 @@ def swept(sweep: Mapping[str, Any], directory: Path, executor: str = "docker") -
     if any(row["status"] != "ok" for row in rows):
         raise SystemExit(f"{sweep['name']}: {[(row['workload'], row['status'], row['reason']) for row in rows]}")
     shutil.rmtree(directory)
-    return Swept(campaign["running_s"], rows, environment["image_config_sha256"], asked_at)
+    return Swept(wall_s, campaign["running_s"], rows, environment["image_config_sha256"], asked_at)
 
 
 def contained(image: str, program: str, *arguments: str) -> Any:

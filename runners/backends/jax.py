@@ -77,6 +77,7 @@ class _Torchax(Backend):
         with preparing("torchax"):
             import torchax
 
+            _settle_weights(model)
             self._weights, self._function = torchax.extract_jax(model)
         with preparing("JAX"):
             call = self._made()
@@ -162,6 +163,15 @@ def _computing_threads() -> int:
         with open("/proc/self/task/%s/comm" % task) as file:
             names.append(file.read().strip())
     return names.count(_POOL)
+
+
+def _settle_weights(model: Any) -> None:
+    """Makes a parameter of each weight that torch computes at every call (weight norm): torchax cannot set those."""
+    from torch.nn.utils import parametrize
+
+    for module in list(model.modules()):
+        for name in list(getattr(module, "parametrizations", ())):
+            parametrize.remove_parametrizations(module, name)
 
 
 def _declare_missing_overloads() -> None:

@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.environment, pytest.mark.long]
 WITH_FLOOR = replace(BRIEF, floor_budget_ms=20)
 TEXT = WorkloadSpec("tiny-bert", 3, 40)
 IMAGE = WorkloadSpec("resnet18", 2, None, 64)
+SPEECH = WorkloadSpec("wav2vec2-base", 1)
 WRONG_SEED = 4
 
 SABOTAGE = f"""
@@ -154,3 +155,12 @@ def test_a_tuning_budget_leaves_tuned_kernels_and_the_log_of_their_search(tmp_pa
     assert 1 <= int(facts["tvm_kernels_tuned"] or 0) <= int(facts["tvm_kernels"] or 0)
     [log] = cache.rglob("database_tuning_record.json")
     assert len(log.read_text().splitlines()) >= int(facts["tvm_candidates"] or 0) >= 1
+
+
+@pytest.mark.parametrize("backend", ["jax", "jax_eager"])
+def test_weights_that_torch_computes_at_each_call_are_settled_before(backend: str, tmp_path: Path) -> None:
+    speech = on_one_thread(SPEECH, backend, timeout_s=800)
+    [record] = recorded(tmp_path, python_of("cpu-jax"), speech, timeout_s=900).values()
+    assert (record.status, record.reason) == (Status.OK, None), record.log_tail
+    assert record.verification is not None
+    assert record.verification.relative_l2 < 1e-5
