@@ -20,7 +20,8 @@ from orchestrator.errors import ForeignDataError, InfrastructureError, NoUsableH
 from orchestrator.execution.runner_process import lock_in_turn, open_locks
 from orchestrator.files import held_at_once, is_locked
 
-LOCKS: Final = Path(os.environ.get("TAXMETER_LOCKS", "/tmp/taxmeter-locks"))  # noqa: S108 - whatever TMPDIR says
+LOCKS_VARIABLE: Final = "TAXMETER_LOCKS"
+LOCKS: Final = Path(os.environ.get(LOCKS_VARIABLE, "/tmp/taxmeter-locks"))  # noqa: S108 - whatever TMPDIR says
 """Of a host, one for all users and projects, and under the same path in containers of ours that take its lock: agents
 mount it. The tests, which do not measure, have another."""
 

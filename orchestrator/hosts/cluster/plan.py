@@ -34,7 +34,7 @@ from orchestrator.hosts.cluster.settings import (
     tls_files,
 )
 from orchestrator.hosts.cluster.state import Cluster
-from orchestrator.hosts.lock import LOCKS
+from orchestrator.hosts.lock import LOCKS, LOCKS_VARIABLE
 
 LABEL: Final = "org.taxmeter.cluster"
 """Its value is the id of the cluster. What does not carry it is never touched."""
@@ -50,6 +50,8 @@ MOST_SLOTS: Final = 64
 
 _SOCKET: Final = "/var/run/docker.sock"
 _SHARED_MEMORY: Final = "512m"
+_LOCKS: Final = {LOCKS_VARIABLE: str(LOCKS)}
+"""For the head too: the driver says which lock a task takes."""
 _NODE: Final = "NODE"
 """In a planned command, where the random label of the node comes."""
 # What Ray takes as a label; of a key also with a prefix.
@@ -188,6 +190,7 @@ def head_container(plan: ClusterPlan, root: Path, engine: str) -> ContainerPlan:
         "working_dir": str(root),
         "environment": {
             **environment(str(cluster.token_path), plan.tls),
+            **_LOCKS,
             "HOME": "/tmp",  # noqa: S108 - in the container
             "USER": "taxmeter",
         },
@@ -226,7 +229,7 @@ def agent_container(plan: ClusterPlan, site: Site, socket: str, image_id: str, h
         "security_opt": [UNLABELLED],
         # as volumes, so that the engine makes the directories if they are not there
         "volumes": {path: {"bind": path, "mode": "rw"} for path in (site.work_directory, str(LOCKS))},
-        "environment": environment(TOKEN, plan.tls),
+        "environment": {**environment(TOKEN, plan.tls), **_LOCKS},
         # an agent that died is made anew by `up`, never by the engine
         "restart_policy": {"Name": "no"},
     }

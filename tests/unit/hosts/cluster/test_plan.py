@@ -23,6 +23,7 @@ from orchestrator.hosts.cluster.plan import (
     refuse_unfit,
 )
 from orchestrator.hosts.cluster.state import Cluster
+from orchestrator.hosts.lock import LOCKS, LOCKS_VARIABLE
 
 SECRET = "5ec2e7"
 IMAGE = AgentImage("taxmeter/agent:1", ImageIdentity("sha256:1", "0" * 64, ()))
@@ -103,3 +104,8 @@ def test_the_head_sees_the_project_and_the_clusters_files_wherever_they_are() ->
     elsewhere = head(in_cluster(token_path=Path("/elsewhere/token")))
     assert elsewhere.settings["volumes"].keys() == {"/p", "/tmp/s", "/elsewhere", SOCKET}
     assert head().settings["volumes"].keys() == {"/p", "/tmp/s", SOCKET}
+
+
+def test_a_driver_asks_for_the_very_lock_of_a_host_that_its_agent_sees() -> None:
+    assert agent().settings["volumes"][str(LOCKS)] == {"bind": str(LOCKS), "mode": "rw"}
+    assert {plan.settings["environment"][LOCKS_VARIABLE] for plan in (head(), agent())} == {str(LOCKS)}
