@@ -83,11 +83,11 @@ def share(repeats: int, directory: Path) -> Iterator[Figure]:
 def warm(repeats: int, directory: Path) -> Iterator[Figure]:
     """Sweeps that find what one before them made."""
     swept(_WARM, directory / "warm", "process")
-    seconds = [swept(_WARM, directory / "warm", "process") for _ in range(repeats)]
-    states = {row[name] for sweep in seconds for row in sweep.trials for name in _CACHES} - {None}
+    later = [swept(_WARM, directory / "warm", "process") for _ in range(repeats)]
+    states = {row[name] for sweep in later for row in sweep.trials for name in _CACHES} - {None}
     yield report.at_most(
         "a second sweep, to its first timed call",
-        statistics.median(sweep.until_timed_s for sweep in seconds),
+        statistics.median(sweep.until_timed_s for sweep in later),
         WARM_S,
         "{:.1f} s".format,
         note=f" (cache: {', '.join(sorted(states))})",
