@@ -45,15 +45,18 @@ def took(command: Sequence[str], repeats: int, directory: Path) -> Took:
     """
     walls, cpus = [], []
     with tempfile.TemporaryDirectory(prefix="taxmeter-compiled-") as compiled:
-        # As of an installed command, whatever the caller's variables say of compiled modules
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        environment["PYTHONPYCACHEPREFIX"] = compiled
+        environment = {**compiling(), "PYTHONPYCACHEPREFIX": compiled}
         for _ in range(repeats + 1):
             start, before = time.perf_counter(), _cpu_s()
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=directory, env=environment)
             walls.append(time.perf_counter() - start)
             cpus.append(_cpu_s() - before)
     return Took(statistics.median(walls[1:]), statistics.median(cpus[1:]))
+
+
+def compiling() -> dict[str, str]:
+    """This process's environment for an installed command, whatever it says of compiled modules."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def bare(repeats: int, directory: Path) -> Took:

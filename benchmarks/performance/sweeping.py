@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.performance.commands import taxmeter
+from benchmarks.performance.commands import compiling, taxmeter
 from orchestrator.store import open_store
 
 _PROJECT = Path(__file__).parents[2]
@@ -80,7 +80,8 @@ def swept(sweep: Mapping[str, Any], directory: Path, executor: str = "docker") -
     options = ["--inventory", str(directory / "inventory.yaml"), "--results", str(store)]
     asked_at = datetime.now(UTC)
     start = time.monotonic()
-    subprocess.run(taxmeter("sweep", "run", str(file), *options), check=True, stdout=subprocess.DEVNULL, cwd=_PROJECT)
+    command = taxmeter("sweep", "run", str(file), *options)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=_PROJECT, env=compiling())
     wall_s = time.monotonic() - start
     results = open_store(store)
     [campaign] = results.campaigns().arrow().to_pylist()

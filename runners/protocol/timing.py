@@ -25,6 +25,9 @@ _MAX_BLOCK_CALLS = 1_000_000
 # Below this length, reading the pressure between two samples would change what the caches hold
 _MIN_SAMPLE_FOR_PRESSURE_NS = 1_000_000
 
+_CALLS_OF_A_TURN = 2
+"""So many are timed at least: of one, half of a slow call's turns would be the call that wakes the process up."""
+
 _NS_PER_MS = 1_000_000
 
 Sample = Tuple[int, int]
@@ -115,7 +118,8 @@ def time_turns(subject: Subject, protocol: Protocol, turns: Turns, expected_ns: 
         turns: given to this process.
         expected_ns: how long a call is likely to take.
     """
-    rule = StoppingRule(protocol.turn_ms * _NS_PER_MS, 1, max(1, protocol.max_samples // protocol.cycles))
+    most = max(1, protocol.max_samples // protocol.cycles)
+    rule = StoppingRule(protocol.turn_ms * _NS_PER_MS, _CALLS_OF_A_TURN, most)
     source = itertools.cycle(subject.ring)
     taken: List[Series] = []
     spent_ns = 0

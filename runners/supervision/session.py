@@ -19,8 +19,8 @@ from runners.supervision.interrupts import Interrupts
 from runners.supervision.process import Channel, Child, Ended, end_all, end_strays
 from runners.supervision.room import Room
 
-_TURNS_TO_FINISH = 4
-"""A turn, and the calls after the last one that verify and count, take no longer than so many turns of two calls."""
+_TURNS_TO_FINISH = 3
+"""A turn, and the calls after the last one that verify and count, take no longer than so many turns of three calls."""
 
 _DYING_S = 1.0
 """For a process that the kernel has killed, until it is dead."""

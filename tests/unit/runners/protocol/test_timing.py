@@ -79,10 +79,10 @@ def test_a_turn_is_a_settling_call_and_calls_for_its_time(monkeypatch: pytest.Mo
     assert turns.spent == [False, False, True]
 
 
-def test_a_turn_of_slow_calls_has_one_and_a_turn_of_quick_calls_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_of_slow_calls_has_two_and_a_turn_of_quick_calls_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     protocol = Protocol(turn_ms=120, cycles=4, max_samples=100)
     slow = timing.time_turns(Subject(Recorder(monkeypatch, [900]), RING), protocol, ScriptedTurns(2))
-    assert slow.turns == (1, 1)
+    assert slow.turns == (2, 2)
     quick = timing.time_turns(Subject(Recorder(monkeypatch, [0.01]), RING), protocol, ScriptedTurns(2))
     assert quick.turns == (25, 25)
 
