@@ -39,9 +39,9 @@ host are one task. Stores have campaigns of {rows:,} trials in the real schema. 
 largest size over what it costs at the smaller one that is cheapest. A null trial is one in a container through Ray, \
 from its beginning to that of the next. The share is that of the timed calls of BERT-base, DistilBERT and ResNet-50 in \
 eager and ONNX Runtime at batch 1 and 4, ten calls to warm up and thirty timed, in the time in which a task is on the \
-host, with all verification; beside one process written by hand, and a fresh one for each configuration; that of the quickstart is \
-in the time from the command to its table. A trial over a bare loop: 10th percentiles of calls in turns of one \
-session, with the 95 % interval.
+host, with all verification; beside one process written by hand, and a fresh one for each configuration; that of the \
+quickstart is in the time from the command to its table. A trial over a bare loop: 10th percentiles of calls in turns \
+of one session, with the 95 % interval.
 
 {table}
 """

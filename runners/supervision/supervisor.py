@@ -58,9 +58,11 @@ def run_task(directory: str) -> int:
     interrupts = Interrupts()
     interrupts.install()
     kernel.become_subreaper()
+    # Modules make no garbage to speak of, and looking for it takes a fifth of the time in which they are imported
+    gc.disable()
     preload.import_all(preload.modules_of(task.every_trial))
-    gc.collect()
     gc.freeze()
+    gc.enable()
     try:
         on_gpu = any(trial.spec.device == CUDA for trial in task.every_trial)
         facts = preload.facts_of_child(interrupts, on_gpu)
