@@ -23,6 +23,7 @@ import time
 from hand_loop import BACKENDS, WARMUP_S, build, load, loop, said
 
 CALLS = 4
+TOKENS = 128
 
 
 def main() -> int:
@@ -90,7 +91,7 @@ def take_turns(workload: str, backend: str) -> None:
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model, inputs = build(workload, 1)
+    model, inputs = build(workload, 1, TOKENS)
     with torch.inference_mode():
         call = load(backend, model, inputs, 1)
         print(loop(call, 2 * WARMUP_S), flush=True)

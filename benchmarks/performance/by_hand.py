@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from hand_loop import build, load
 
+TOKENS = 128
 WARMUP_CALLS = 10
 TIMED_CALLS = 30
 
@@ -24,7 +25,7 @@ def main() -> int:
     timed_s = 0.0
     for wanted in sys.argv[1:]:
         workload, backend, batch = wanted.split(":")
-        model, inputs = build(workload, int(batch))
+        model, inputs = build(workload, int(batch), TOKENS)
         with torch.inference_mode():
             call = load(backend, model, inputs, 1)
             for _ in range(WARMUP_CALLS):

@@ -50,7 +50,7 @@ class Kept:
 def keep(campaigns: int, repeats: int, directory: Path) -> Kept:
     """Measures one size, in a process of its own; the store stays in the directory."""
     command = [sys.executable, "-m", "benchmarks.performance.keeping", *map(str, (campaigns, repeats, directory))]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=_PROJECT)
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=_PROJECT)
     return Kept(**json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -58,12 +58,12 @@ def _keep(campaigns: int, repeats: int, directory: Path) -> Kept:
     store, rows = Store.open(directory), campaigns * ROWS
     automatic_s = _fill(store, campaigns)
     uncompacted = directory.with_name(f"{directory.name}-uncompacted")
-    shutil.copytree(directory, uncompacted)
+    shutil.copytree(directory, uncompacted, symlinks=True)
     compact_s, verify_s, merge_s = [], [], []
     for repeat in range(repeats):
         if repeat:
             shutil.rmtree(directory)
-            shutil.copytree(uncompacted, directory)
+            shutil.copytree(uncompacted, directory, symlinks=True)
         compact_s.append(_took(lambda: compact(store.layout, full=True))[0])
         seconds, verified = _took(lambda: verify(current_view(store.layout), store.layout))
         verify_s.append(seconds)

@@ -85,12 +85,11 @@ def swept(sweep: Mapping[str, Any], directory: Path, executor: str = "docker") -
     wall_s = time.monotonic() - start
     results = open_store(store)
     [campaign] = results.campaigns().arrow().to_pylist()
-    [environment] = results.environments().arrow().to_pylist()
     rows = sorted(results.trials().arrow().to_pylist(), key=lambda row: row["started_at"])
     if any(row["status"] != "ok" for row in rows):
         raise SystemExit(f"{sweep['name']}: {[(row['workload'], row['status'], row['reason']) for row in rows]}")
     shutil.rmtree(directory)
-    return Swept(wall_s, campaign["running_s"], rows, environment["image_config_sha256"], asked_at)
+    return Swept(wall_s, campaign["running_s"], rows, rows[0]["image_id"], asked_at)
 
 
 def contained(image: str, program: str, *arguments: str) -> Any:
@@ -106,5 +105,5 @@ def contained(image: str, program: str, *arguments: str) -> Any:
         *mounts,
     ]
     command = ["docker", "run", *options, image, "python", f"/code/benchmarks/{program}", *arguments]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1])
