@@ -20,10 +20,9 @@ import subprocess
 import sys
 import time
 
-from hand_loop import BACKENDS, WARMUP_S, build, load, loop, said
+from hand_loop import BACKENDS, TOKENS, WARMUP_S, build, load, loop, said
 
 CALLS = 4
-TOKENS = 128
 
 
 def main() -> int:

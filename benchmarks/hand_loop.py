@@ -33,6 +33,7 @@ TEXTS = {"bert-base": ("Bert", {}), "tiny-bert": ("Bert", TINY), "distilbert": (
 IMAGES = {"resnet50": "resnet50", "shufflenet-v2": "shufflenet_v2_x1_0"}
 BACKENDS = ("eager", "torchscript", "onnxruntime")
 IMAGE_SIZE = 224
+TOKENS = 128
 TURN_S = 0.03
 WARMUP_S = 0.5
 
@@ -42,7 +43,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", nargs="+", choices=(*TEXTS, *IMAGES), default=["bert-base", "resnet50"])
     parser.add_argument("--batch", nargs="+", type=int, default=[1])
-    parser.add_argument("--sequence-length", type=int, default=128, help="of texts, in tokens (default: %(default)s)")
+    parser.add_argument(
+        "--sequence-length", type=int, default=TOKENS, help="of texts, in tokens (default: %(default)s)"
+    )
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--sessions", type=int, default=5)
     parser.add_argument("--cycles", type=int, default=40)
@@ -130,10 +133,10 @@ def fastest(turns: list) -> float:
 
 
 def loop(call, seconds: float) -> list:
-    """Times single calls, at least one."""
+    """Times single calls, two at least, as a turn of a trial does."""
     durations = []
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end or not durations:
+    while time.perf_counter() < end or len(durations) < 2:
         start = time.perf_counter()
         call()
         durations.append(time.perf_counter() - start)

@@ -34,7 +34,7 @@ from runners.supervision.session import Allowance, Member, SessionRun
 from runners.supervision.verdict import judge
 from runners.workloads import make_workload
 
-PROTOCOL = Protocol(warmup_min_ms=500, turn_ms=30, cycles=40, min_cycles=40, sync_budget_ms=60_000)
+PROTOCOL = Protocol(warmup_min_ms=500, turn_ms=30, cycles=24, min_cycles=24, sync_budget_ms=60_000)
 LIMIT_S = 600
 PLACE = "/cache"
 """Not `/tmp`, which is emptied when a process has ended."""
@@ -43,7 +43,7 @@ PLACE = "/cache"
 def main() -> int:
     """Runs one session of the two."""
     name, backend = sys.argv[1:]
-    sizes = (1, None, hand_loop.IMAGE_SIZE) if name == "resnet50" else (1, hand_loop.SEQUENCE_LENGTH, None)
+    sizes = (1, None, hand_loop.IMAGE_SIZE) if name == "resnet50" else (1, hand_loop.TOKENS, None)
     spec = TrialSpec(WorkloadSpec(name, *sizes), BackendSpec(backend, {}), "float32", "cpu", 1, 0, PROTOCOL)
     interrupts = Interrupts()
     interrupts.install()

@@ -9,9 +9,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from hand_loop import build, load
+from hand_loop import TOKENS, build, load
 
-TOKENS = 128
 WARMUP_CALLS = 10
 TIMED_CALLS = 30
 
