@@ -36,7 +36,6 @@ class LazyGroup(click.Group):
         # Modules make no garbage to speak of, and looking for it takes an eighth of the time in which they are imported
         gc.disable()
         command: click.Command = getattr(import_module(f"orchestrator.cli.{module}"), name)
-        gc.freeze()
         gc.enable()
         return command
 

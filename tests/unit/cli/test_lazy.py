@@ -48,6 +48,12 @@ def test_listing_campaigns_imports_what_reads_and_nothing_that_plans_or_runs(tmp
     assert not read & {*others, "orchestrator.config", "orchestrator.planning"}
 
 
+def test_a_query_ends_without_a_word_of_what_duckdb_left(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "orchestrator", "results", "sql", "--results", str(tmp_path), "SELECT 1 AS one"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ("one" in done.stdout, done.stderr) == (True, "")
+
+
 @pytest.mark.parametrize("group", [taxmeter, results])
 def test_each_command_is_where_its_group_has_it(group: LazyGroup) -> None:
     context = click.Context(group)
