@@ -26,7 +26,7 @@ _MAX_BLOCK_CALLS = 1_000_000
 _MIN_SAMPLE_FOR_PRESSURE_NS = 1_000_000
 
 _CALLS_OF_A_TURN = 2
-"""So many are timed at least: of one, half of a slow call's turns would be the call that wakes the process up."""
+"""At least so many are timed: with one, half of the time of slow calls would go into those that wake up."""
 
 _NS_PER_MS = 1_000_000
 
