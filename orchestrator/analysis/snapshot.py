@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
 from typing import Any, Final, Self
@@ -45,6 +45,12 @@ class Snapshot:
     def started(self) -> Mapping[str, datetime]:
         return {row["campaign_id"]: row["started_at"] for row in self.campaigns}
 
+    def narrowed(self, condition: pc.Expression | None) -> Self:
+        """The same for the campaigns of chosen trials alone: no file is read that holds nothing of them."""
+        if condition is None:
+            return self
+        return self._of_campaigns([str(campaign) for campaign in self.values(AXES["campaign"], condition)])
+
     def dimensions(self, rows: Collection[Mapping[str, Any]]) -> Dimensions:
         """What some trials refer to."""
 
@@ -69,7 +75,8 @@ class Snapshot:
         texts: dict[str, str] = {}
         for campaign in sorted(trials):
             here = _within("trial_id", [row["trial_id"] for row in trials[campaign]])
-            for row in self.rows(change_columns(), here & (pc.field("campaign_id") == campaign)):
+            of_campaign = self._of_campaigns([campaign])
+            for row in of_campaign.rows(change_columns(), here & (pc.field("campaign_id") == campaign)):
                 lean = {"facts": json.dumps(facts_of_a_run(row)), "protocol": row["protocol"]}
                 row |= {name: texts.setdefault(text, text) for name, text in lean.items()}
                 row["conditions_before"] = row["conditions_before"] if conditions else None
@@ -140,6 +147,9 @@ class Snapshot:
         for row in self._joined(distinct):
             found.setdefault(axis.read(row), []).append(tuple(row[name] for name in axis.columns))
         return found
+
+    def _of_campaigns(self, campaigns: Collection[str]) -> Self:
+        return replace(self, view=self.view.of_campaigns(campaigns))
 
     def _joined(self, table: pa.Table) -> list[Row]:
         return with_sweeps(table.to_pylist(), {row["campaign_id"]: row["sweep"] for row in self.campaigns})

@@ -13,9 +13,16 @@ from orchestrator.analysis.comparison import MAX_SLOWDOWN, Policy, compare, comp
 from orchestrator.analysis.metrics import metric
 from orchestrator.analysis.pooling import Pool, pools
 from orchestrator.analysis.verdict import MARGIN
-from orchestrator.cli.rows import chosen_form, force_option, rows_format_option, rows_output_option
 from orchestrator.cli.stores import place_option, require_store
-from orchestrator.cli.tables import print_rows, wide_console, write_text
+from orchestrator.cli.tables import (
+    chosen_form,
+    force_option,
+    print_rows,
+    rows_format_option,
+    rows_output_option,
+    wide_console,
+    write_text,
+)
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.report.comparison import render_comparison
 from orchestrator.report.gate import gate_junit, gate_markdown, render_gate

@@ -7,26 +7,19 @@ import click
 
 from orchestrator.analysis.tax import VIEWS as TAX_VIEWS
 from orchestrator.cli.stores import open_results, place_option
-from orchestrator.cli.tables import print_rows
+from orchestrator.cli.tables import (
+    SUFFIXES,
+    chosen_form,
+    force_option,
+    print_rows,
+    rows_format_option,
+    rows_output_option,
+)
 from orchestrator.errors import ConfigurationError
 from orchestrator.store.export import ExportOrder, with_units
 from orchestrator.store.export import export as write_export
 from orchestrator.store.query.sql import ask, query_errors
 from orchestrator.store.query.tabular import FORMATS, appearing, write_rows
-
-_SUFFIXES = {".csv": "csv", ".json": "json", ".ndjson": "json", ".jsonl": "json", ".parquet": "parquet"}
-
-rows_format_option = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", *FORMATS]),
-    default=None,
-    help="By default a table, or what the name of --output says. In JSON there is one object per line.",
-)
-rows_output_option = click.option(
-    "--output", type=click.Path(path_type=Path), help="A file for the rows; printed without it."
-)
-force_option = click.option("--force", is_flag=True, help="Take the place of a file that is there.")
 
 
 @click.command()
@@ -97,7 +90,7 @@ def export(
     chosen = None if columns is None else tuple(name.strip() for name in columns.split(",") if name.strip())
     if chosen == ():
         raise ConfigurationError("--columns names no column; write them as workload,batch")
-    named = _SUFFIXES.get(output.suffix)
+    named = SUFFIXES.get(output.suffix)
     if named is not None and form is not None and named != form:
         raise ConfigurationError(f"--format {form} does not fit the name of the file", file=output)
     order = ExportOrder(form or named or "parquet", output, where, chosen, samples, anonymise, force)
@@ -105,18 +98,6 @@ def export(
     click.echo(f"{output}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
     if order.form == "parquet" and not order.is_file:
         click.echo(f"it is a store: taxmeter results ls --results {output}")
-
-
-def chosen_form(form: str | None, output: Path | None) -> str:
-    """The format that was asked for, or that the name of the output says; a table on the terminal."""
-    if output is None:
-        if form == "parquet":
-            raise ConfigurationError("Parquet cannot be printed; add --output FILE")
-        return form or "table"
-    chosen = form or _SUFFIXES.get(output.suffix)
-    if chosen is None or chosen == "table":
-        raise ConfigurationError(f"add --format with one of {', '.join(FORMATS)}", file=output)
-    return chosen
 
 
 def _query(query: str | None, file: Path | None) -> str:

@@ -5,16 +5,31 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from orchestrator.boundary import terminal_text
 from orchestrator.cli.terminal import raw_stream, write_data
 from orchestrator.errors import ConfigurationError
-from orchestrator.store.query.tabular import ArrowTable, relation_of, write_rows
+from orchestrator.store.query.tabular import FORMATS, ArrowTable, relation_of, write_rows
 
 _MOST_ROWS = 1000
 """Of a table for people; more are elided in the middle. The other formats have all."""
+
+SUFFIXES = {".csv": "csv", ".json": "json", ".ndjson": "json", ".jsonl": "json", ".parquet": "parquet"}
+
+rows_format_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", *FORMATS]),
+    default=None,
+    help="By default a table, or what the name of --output says. In JSON there is one object per line.",
+)
+rows_output_option = click.option(
+    "--output", type=click.Path(path_type=Path), help="A file for the rows; printed without it."
+)
+force_option = click.option("--force", is_flag=True, help="Take the place of a file that is there.")
 
 
 class SafeConsole(Console):
@@ -34,6 +49,18 @@ def wide_console(width: int = 120) -> Console:
     """A console as wide as the terminal, or wide enough for the table when there is none."""
     plain = console()
     return plain if plain.is_terminal else console(width, highlight=False)
+
+
+def chosen_form(form: str | None, output: Path | None) -> str:
+    """The format that was asked for, or that the name of the output says; a table on the terminal."""
+    if output is None:
+        if form == "parquet":
+            raise ConfigurationError("Parquet cannot be printed; add --output FILE")
+        return form or "table"
+    chosen = form or SUFFIXES.get(output.suffix)
+    if chosen is None or chosen == "table":
+        raise ConfigurationError(f"add --format with one of {', '.join(FORMATS)}", file=output)
+    return chosen
 
 
 def print_rows(rows: ArrowTable, form: str) -> None:

@@ -18,7 +18,9 @@ from orchestrator.store.query.view import View
 from orchestrator.store.storage.compaction import compact
 from orchestrator.store.storage.layout import Layout, Snapshot
 from tests.conftest import Patch
-from tests.results import make_store, trial
+from tests.results import CAMPAIGNS, make_store, trial
+
+OWN, OTHER = CAMPAIGNS
 
 
 @pytest.fixture
@@ -40,6 +42,21 @@ def test_sealed_and_unsealed_rows_are_read_once_in_every_form(directory: Path, c
         assert len(chosen) == 2
         assert len(open_store(directory).trials()) == 3
         assert open_store(directory).sql("SELECT count(*), count(DISTINCT trial_id) FROM trials").fetchall() == [(3, 3)]
+
+
+def test_of_some_campaigns_only_their_files_are_read_and_what_is_not_sealed(directory: Path) -> None:
+    store = make_store(directory, trial("a"))
+    with store.writer() as writer:
+        writer.append([trial("b", OTHER), trial("c", OTHER)])
+    with store.writer() as writer:
+        writer.append([trial("d"), trial("e", OTHER)])
+        whole = open_store(directory).view()
+        ids = {
+            campaign: sorted(whole.of_campaigns(campaigns).table("trials", ["trial_id"], None)["trial_id"].to_pylist())
+            for campaign, campaigns in (("own", [OWN]), ("other", [OTHER]), ("both", [OWN, OTHER]), ("none", ["night"]))
+        }
+    assert ids == {"own": [*"ade"], "other": [*"bcde"], "both": [*"abcde"], "none": [*"de"]}
+    assert whole.of_campaigns([OWN]).snapshot.files["campaigns"] == whole.snapshot.files["campaigns"] != ()
 
 
 def test_units_and_types_come_with_the_rows(directory: Path) -> None:

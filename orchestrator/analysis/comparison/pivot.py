@@ -94,6 +94,7 @@ def compare(
     snapshot = Snapshot.of(results)
     conditions = parse_conditions(where, "--where")
     condition = snapshot.condition(conditions)
+    snapshot = snapshot.narrowed(condition)
     metric = snapshot.metric(condition, policy)
     found = snapshot.trials(metric, key, condition)
     if not found:
@@ -159,6 +160,7 @@ def pivot_sides(
     chosen = [snapshot.condition((*where, *side.conditions)) for side in sides]
     assert chosen[0] is not None
     assert chosen[1] is not None
+    snapshot = snapshot.narrowed(chosen[0] | chosen[1])
     metric = snapshot.metric(chosen[0] | chosen[1], policy)
     named = None if match is None else axes(match, "--match")
     found = [snapshot.trials(metric, named or (), condition) for condition in chosen]
