@@ -4,6 +4,7 @@ Each campaign runs in a process of its own: `python -m benchmarks.performance.dr
 many trials on each host, which are one task.
 """
 
+import gc
 import json
 import resource
 import shutil
@@ -199,4 +200,5 @@ def _drive(hosts: int, trials: int, directory: Path) -> Driven:
 
 
 if __name__ == "__main__":
+    gc.set_threshold(20_000)  # as a command does
     print(json.dumps(asdict(_drive(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])))))

@@ -156,6 +156,9 @@ def rewritten(
         changes: by the key of a row the columns that change; null if the row is to go.
     """
     key, missing = KEYS[table], set(changes)
+    changed = {name for columns in changes.values() for name in columns or ()}
+    # A plan may have a hundred megabytes: what stays is neither decoded nor judged again
+    stays = [field.name for field in SCHEMAS[table] if field.nullable and field.name not in changed]
     removed: list[str] = []
     added: dict[str, Path | bytes] = {}
     for name, path in snapshot.named(table).items():
@@ -166,8 +169,12 @@ def rewritten(
         before = read_checked([path], table)
         is_touched = pc.is_in(before[key], pa.array(sorted(touched), pa.string()))
         old = before.filter(is_touched)
-        rows = [{**row, **columns} for row in old.to_pylist() if (columns := changes[row[key]]) is not None]
+        short = old.drop_columns(stays).to_pylist()
+        rows = [{**row, **columns} for row in short if (columns := changes[row[key]]) is not None]
         new = pa.Table.from_batches([batch_of(rows, table)])
+        kept = old.filter(pc.is_in(old[key], new[key]))
+        for column in stays:
+            new = new.set_column(new.column_names.index(column), SCHEMAS[table].field(column), kept[column])
         if new.equals(old):
             continue
         removed.append(name)
