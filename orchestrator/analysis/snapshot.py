@@ -47,9 +47,7 @@ class Snapshot:
 
     def narrowed(self, condition: pc.Expression | None) -> Self:
         """The same for the campaigns of chosen trials alone: no file is read that holds nothing of them."""
-        if condition is None:
-            return self
-        return self._of_campaigns([str(campaign) for campaign in self.values(AXES["campaign"], condition)])
+        return self if condition is None else self._of_campaigns(self._campaigns(condition))
 
     def dimensions(self, rows: Collection[Mapping[str, Any]]) -> Dimensions:
         """What some trials refer to."""
@@ -148,6 +146,12 @@ class Snapshot:
             found.setdefault(axis.read(row), []).append(tuple(row[name] for name in axis.columns))
         return found
 
+    def _campaigns(self, condition: pc.Expression | None) -> Collection[str]:
+        """Those that have trials."""
+        if condition is None:
+            return self.view.files_by_campaign
+        return [str(campaign) for campaign in self.values(AXES["campaign"], condition)]
+
     def _of_campaigns(self, campaigns: Collection[str]) -> Self:
         return replace(self, view=self.view.of_campaigns(campaigns))
 
@@ -172,8 +176,7 @@ class Snapshot:
 
     def _recent(self, condition: Condition, chosen: pc.Expression | None) -> list[str]:
         started = self.started
-        there = [str(campaign) for campaign in self.values(AXES["campaign"], chosen)]
-        ordered = sorted(there, key=lambda campaign: (started[campaign], campaign), reverse=True)
+        ordered = sorted(self._campaigns(chosen), key=lambda campaign: (started[campaign], campaign), reverse=True)
         found = []
         for value in condition.values:
             position = 0 if value == NEWEST else 1

@@ -3,7 +3,7 @@
 By Arrow alone: who lists campaigns does not wait for DuckDB.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -53,9 +53,20 @@ class View:
             self._datasets[table] = known
         return self._datasets[table]
 
+    @cached_property
+    def files_by_campaign(self) -> Mapping[str, Collection[str]]:
+        """By campaign with trials the files that hold them; none of one that is not sealed."""
+        found = {campaign: set[str]() for campaign in self.unsealed["campaign_id"].unique().to_pylist()}
+        with reading_errors(self.snapshot.directory):
+            for part in self.dataset("trials").get_fragments():
+                if isinstance(part, ds.ParquetFileFragment):
+                    for campaign in part.to_table(columns=["campaign_id"])["campaign_id"].unique().to_pylist():
+                        found.setdefault(campaign, set()).add(part.path)
+        return found
+
     def of_campaigns(self, campaigns: Collection[str]) -> "View":
         """The same without the files of `trials` that hold nothing of some campaigns."""
-        kept = {path for campaign in campaigns for path in self._files.get(campaign, ())}
+        kept = {path for campaign in campaigns for path in self.files_by_campaign.get(campaign, ())}
         files = {**self.snapshot.files, "trials": tuple(path for path in self.snapshot.files["trials"] if path in kept)}
         return View(replace(self.snapshot, files=files), self.unsealed)
 
@@ -73,17 +84,6 @@ class View:
         )
         found = [scan(columns=list(columns)).to_table() for scan in scans if scan().count_rows()]
         return pa.concat_tables([part.cast(schema) for part in found]) if found else schema.empty_table()
-
-    @cached_property
-    def _files(self) -> Mapping[str, Collection[str]]:
-        """By campaign the files of `trials` that hold rows of it."""
-        found = defaultdict[str, set[str]](set)
-        with reading_errors(self.snapshot.directory):
-            for part in self.dataset("trials").get_fragments():
-                if isinstance(part, ds.ParquetFileFragment):
-                    for campaign in part.to_table(columns=["campaign_id"])["campaign_id"].unique().to_pylist():
-                        found[campaign].add(part.path)
-        return found
 
 
 def current_view(layout: Layout) -> View:
