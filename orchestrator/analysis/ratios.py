@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from functools import cached_property
+from statistics import median
 from typing import Any, Final
 
 import numpy as np
@@ -325,7 +326,7 @@ def _pair_s(pairs: Sequence[_Pair], pairing: Pairing) -> float | None:
             found.append((max(end for _, end in times) - min(start for start, _ in times)).total_seconds())
         else:
             found.append(sum((end - start).total_seconds() for start, end in times))
-    return float(np.median(found))
+    return median(found)
 
 
 def _unpaired_s(*sides: Sequence[Row]) -> float | None:
@@ -333,7 +334,7 @@ def _unpaired_s(*sides: Sequence[Row]) -> float | None:
     times = [found for side in sides if (found := _times(side)) is not None]
     if len(times) < len(sides):
         return None
-    return float(sum(np.median([(end - start).total_seconds() for start, end in side]) for side in times))
+    return sum(median([(end - start).total_seconds() for start, end in side]) for side in times)
 
 
 def _times(rows: Sequence[Row]) -> list[tuple[datetime, datetime]] | None:

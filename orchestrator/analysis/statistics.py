@@ -17,6 +17,7 @@ How often each holds the truth is simulated in `benchmarks/simulation`; docs/mea
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,9 +77,9 @@ def median_of_values(values: Floats, samples: int) -> Estimate:
         raise ValueError("a median needs values")
     if len(values) >= MANY_PROCESSES:
         low, high = _order_interval(np.sort(values))
-        return Estimate(float(np.median(values)), low, high, len(values), samples)
+        return Estimate(median(values.tolist()), low, high, len(values), samples)
     _, lower, upper = (log_t_interval if values.min() > 0 else t_interval)(values)
-    return Estimate(float(np.median(values)), lower, upper, len(values), samples)
+    return Estimate(median(values.tolist()), lower, upper, len(values), samples)
 
 
 def over_processes(values: Iterable[float]) -> Estimate | None:

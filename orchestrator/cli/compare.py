@@ -25,7 +25,6 @@ from orchestrator.cli.tables import (
 )
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.report.comparison import render_comparison
-from orchestrator.report.gate import gate_junit, gate_markdown, render_gate
 from orchestrator.store.query.tabular import appearing, write_rows
 
 
@@ -217,6 +216,8 @@ def gate_command(
     Exit code 0: nothing did, or it is not proven. 1: something did. 2: there is nothing to compare, or the options are
     wrong.
     """
+    from orchestrator.report.gate import gate_junit, gate_markdown, render_gate  # who compares does not wait for XML
+
     found = gate(require_store(place), baseline, candidate, max_slowdown, match, where, policy, require_all=require_all)
     wide_console().print(render_gate(found))
     if junit is not None:
