@@ -18,18 +18,17 @@ _PROJECT = Path(__file__).parents[2]
 _CORES = "0"
 """Of containers that no sweep starts: those of one thread."""
 
-
 _BEFORE = (
     "reference_s",
     "artifact_s",
     "build_s",
     "load_s",
     "verify_s",
-    "facts_s",
     "inputs_s",
     "first_call_s",
     "warmup_s",
 )
+"""Of a trial until its first timed call, but for the milliseconds of `facts_s` that are not after its last."""
 
 
 @dataclass(frozen=True)
