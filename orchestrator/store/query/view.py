@@ -124,7 +124,9 @@ def campaign_list(view: View) -> pa.Table:
 
 def _present(view: View) -> dict[str, dict[str, Any]]:
     """By campaign how many rows it has, when the last of them ended, and their hosts."""
-    rows = view.dataset("trials").to_table(columns=["campaign_id", "host", "finished_at"])
+    columns, texts = ["campaign_id", "host", "finished_at"], ["campaign_id", "host"]
+    sealed = view.snapshot.dataset("trials", texts).to_table(columns=columns)
+    rows = pa.concat_tables([sealed, view.unsealed.select(columns).cast(sealed.schema)]).unify_dictionaries()
     found = rows.group_by("campaign_id").aggregate([([], "count_all"), ("finished_at", "max"), ("host", "distinct")])
     return {row["campaign_id"]: row for row in found.to_pylist()}
 
