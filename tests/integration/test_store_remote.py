@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow.fs as pafs
 import pytest
 
+from orchestrator.analysis.comparison import compare
 from orchestrator.errors import ConfigurationError, ExitCode, StoreError
 from orchestrator.store import Store, open_store
 from orchestrator.store.push import push
@@ -350,6 +351,9 @@ def test_every_reader_takes_a_url_and_says_what_it_says_of_the_store(
     expected = here.trials(*chosen).arrow().sort_by("trial_id")
     assert len(expected) == pushed.trials(*chosen).polars().height == len(pushed.trials(*chosen))
     assert pushed.trials(*chosen).arrow().sort_by("trial_id") == expected
+    tables = [compare(place, ["cpu", "batch"], ["backend"], where="campaign=paper-1") for place in (pushed, here)]
+    assert len(tables[0].entries) > 1
+    assert tables[0].arrow() == tables[1].arrow()
     rows = len(here.trials())
     for added, already in ((rows, 0), (0, rows)):
         told = said(capsys, "merge", url, "--results", tmp_path / "other")
