@@ -50,13 +50,12 @@ def paper_design(system: System) -> Sequence[TrialSpec]:
     """All points of the paper's sweeps that a GPU is asked for; on a processor, in float32, batches up to 8 alone."""
     host = PlanningHost(system.host, {}, tuple(range(8)), {})
     sweeps = [load_sweep(path) for path in sorted(SWEEPS.glob("*.yaml"))]
-    every = (
+    found = unique(
         spec
         for sweep in sweeps
         if sweep.protocol.procedure == STANDARD
         for spec in specifications(sweep.model_copy(update=_on(system)), host)
     )
-    found = unique(every, {})
     return [one for one in found if system.is_gpu or one.workload.batch <= 8]
 
 

@@ -24,7 +24,7 @@ from runners.contract import (
     Trial,
     TrialSpec,
     WorkloadSpec,
-    canonical_json,
+    digest,
     sessions_of,
     shared_parts,
 )
@@ -66,10 +66,10 @@ def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
     tasks: list[PlannedTask] = []
     skips: list[Skip] = []
     for host in chosen:
-        known: Known = {}
-        divided = {name: _divide(sweep, host, name, known) for name in environments_on(sweep, host)}
+        divided = {environment: _divide(sweep, host, environment) for environment in environments_on(sweep, host)}
         able = sum(bool(runnable) for runnable, _ in divided.values())
         for environment, (runnable, impossible) in divided.items():
+            known = shared_parts([*runnable, *(spec for spec, _ in impossible)])
             part = _Part(sweep, host, environment, campaign_id, known)
             skips += [Skip(host.name, environment, part.skipped(spec), reason) for spec, reason in impossible]
             if runnable:
@@ -145,13 +145,12 @@ def specifications(sweep: Sweep, host: PlanningHost, environment: str | None = N
             )
 
 
-def unique(specs: Iterable[TrialSpec], known: Known) -> list[TrialSpec]:
-    """The specifications without repetitions, in their order; `known` gets their texts, and those of their parts."""
-    given, found = list(specs), dict[str, TrialSpec]()
-    known |= shared_parts(given)
+def unique(specs: Iterable[TrialSpec]) -> list[TrialSpec]:
+    """The specifications without repetitions, in their order."""
+    given = list(specs)
+    known, found = shared_parts(given), dict[str, TrialSpec]()
     for spec in given:
-        found.setdefault(canonical_json(spec, known), spec)
-    known |= {id(spec): (spec, text) for text, spec in found.items()}
+        found.setdefault(digest(spec, known), spec)
     return list(found.values())
 
 
@@ -300,18 +299,16 @@ def _gpu_models(host: PlanningHost) -> list[str]:
 
 
 def _able(sweep: Sweep, host: PlanningHost) -> int:
-    return sum(len(_divide(sweep, host, environment, {})[0]) for environment in environments_on(sweep, host))
+    return sum(len(_divide(sweep, host, environment)[0]) for environment in environments_on(sweep, host))
 
 
-def _divide(
-    sweep: Sweep, host: PlanningHost, environment: str, known: Known
-) -> tuple[list[TrialSpec], list[tuple[TrialSpec, str]]]:
-    """What can run, and what cannot with its reason; `known` as of `unique`."""
+def _divide(sweep: Sweep, host: PlanningHost, environment: str) -> tuple[list[TrialSpec], list[tuple[TrialSpec, str]]]:
+    """What can run, and what cannot with its reason."""
     runnable: list[TrialSpec] = []
     impossible: list[tuple[TrialSpec, str]] = []
     lacking = _environment_reason(sweep, host, environment)
     # An axis may name one point twice, such as `all` threads and their number.
-    for spec in unique(specifications(sweep, host, environment), known):
+    for spec in unique(specifications(sweep, host, environment)):
         reason = lacking or _cores_reason(spec, host) or refusal(spec) or model_problem(spec, host.machine)
         if reason is None:
             runnable.append(spec)

@@ -87,7 +87,7 @@ def series_ms(protocol: Protocol) -> int:
 def wanted_of(*sweeps: Sweep) -> Wanted:
     """The points of sweeps, each once, in their order."""
     host = PlanningHost("any", {}, (0,), {})
-    specs = unique((spec for sweep in sweeps for spec in specifications(sweep, host)), {})
+    specs = unique(spec for sweep in sweeps for spec in specifications(sweep, host))
     found = {
         _configuration(
             spec.workload.name,
