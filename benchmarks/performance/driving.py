@@ -20,6 +20,7 @@ from statistics import median
 from typing import Any
 
 from orchestrator.campaign import CampaignRequest, ReadyHost, ResumePolicy, choose_campaign, run_campaign
+from orchestrator.cli import GARBAGE_EVERY
 from orchestrator.config import Sweep
 from orchestrator.execution import FakeSettings, TaskOutcome
 from orchestrator.files import ProjectFiles
@@ -200,5 +201,5 @@ def _drive(hosts: int, trials: int, directory: Path) -> Driven:
 
 
 if __name__ == "__main__":
-    gc.set_threshold(20_000)  # as a command does
+    gc.set_threshold(GARBAGE_EVERY)  # as a command does
     print(json.dumps(asdict(_drive(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])))))

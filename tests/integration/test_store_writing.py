@@ -195,6 +195,20 @@ def test_the_small_tables_are_written_once(store: Store) -> None:
     assert store.campaigns().to_pylist() == [{**opened, "origin_store": store_id(store.layout)}]
 
 
+def test_of_campaigns_in_one_file_only_what_is_said_of_their_end_changes(store: Store) -> None:
+    finished_at = datetime(2025, 11, 21, tzinfo=UTC)
+    with store.writer() as writer:
+        for name in ("a", "b", "c"):
+            writer.put_campaign(campaign(name, plan=f'{{"of":"{name}"}}'))
+    compact(store.layout, full=True)
+    before = store.campaigns().sort_by("campaign_id").to_pylist()
+    with store.writer() as writer:
+        writer.finish_campaigns({"c": {"finished_at": finished_at}, "a": {"rows": 3}})
+    assert len(store.layout.snapshot().files["campaigns"]) == 1
+    after = store.campaigns().sort_by("campaign_id").to_pylist()
+    assert after == [before[0] | {"rows": 3}, before[1], before[2] | {"finished_at": finished_at}]
+
+
 def test_the_newest_campaign_of_a_plan_is_found(store: Store) -> None:
     with store.writer() as writer:
         for name, day, digest in (("old", 1, "p"), ("new", 3, "p"), ("middle", 2, "p"), ("other", 4, "q")):

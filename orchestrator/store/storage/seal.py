@@ -54,11 +54,8 @@ def seal_segment(layout: Layout, segment: Path) -> SealReport:
             quarantined = put_aside(layout, segment) if content.damage is not None else None
             if quarantined is None:
                 remove(segment)
-    report = SealReport(segment.name, len(rows), len(content.table) - len(rows), content.damage, quarantined)
-    del content, rows, parts, new
-    # Else the allocator keeps for the next segment what this one took
-    pa.default_memory_pool().release_unused()
-    return report
+    duplicates = len(content.table) - len(rows)
+    return SealReport(segment.name, len(rows), duplicates, content.damage, quarantined)
 
 
 def recover(layout: Layout) -> tuple[SealReport, ...]:

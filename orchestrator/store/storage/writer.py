@@ -106,6 +106,8 @@ class Writer:
                 segment.close()
             self.reports.append(report)
             self._sealed_rows += report.rows
+            # Else the allocator keeps for the next segment what this one took
+            pa.default_memory_pool().release_unused()
         if self._left_behind:
             self.reports.extend(recover(self._layout))
             self._left_behind = False
