@@ -45,9 +45,9 @@ class Snapshot:
     def started(self) -> Mapping[str, datetime]:
         return {row["campaign_id"]: row["started_at"] for row in self.campaigns}
 
-    def narrowed(self, condition: pc.Expression | None) -> Self:
-        """The same for the campaigns of chosen trials alone: no file is read that holds nothing of them."""
-        return self if condition is None else self._of_campaigns(self._campaigns(condition))
+    def of_campaigns(self, campaigns: Collection[str]) -> Self:
+        """The same without the files that hold nothing of some campaigns."""
+        return replace(self, view=self.view.of_campaigns(campaigns))
 
     def dimensions(self, rows: Collection[Mapping[str, Any]]) -> Dimensions:
         """What some trials refer to."""
@@ -73,8 +73,9 @@ class Snapshot:
         texts: dict[str, str] = {}
         for campaign in sorted(trials):
             here = _within("trial_id", [row["trial_id"] for row in trials[campaign]])
-            of_campaign = self._of_campaigns([campaign])
-            for row in of_campaign.rows(change_columns(), here & (pc.field("campaign_id") == campaign)):
+            for row in self.of_campaigns([campaign]).rows(
+                change_columns(), here & (pc.field("campaign_id") == campaign)
+            ):
                 lean = {"facts": json.dumps(facts_of_a_run(row)), "protocol": row["protocol"]}
                 row |= {name: texts.setdefault(text, text) for name, text in lean.items()}
                 row["conditions_before"] = row["conditions_before"] if conditions else None
@@ -87,12 +88,13 @@ class Snapshot:
         Raises:
             ConfigurationError: no trial meets one of them.
         """
-        expressions = [self._expression(condition) for condition in conditions if not condition.is_recent]
-        chosen = _all(expressions)
-        for condition in conditions:
-            if condition.is_recent:
-                expressions.append(pc.field("campaign_id").isin(self._recent(condition, chosen)))
-        return _all(expressions)
+        return self._resolved(conditions)[0]
+
+    def chosen(self, conditions: Sequence[Condition]) -> tuple[Collection[str], pc.Expression | None]:
+        """The campaigns of the trials that meet conditions, and these as `condition` has them."""
+        condition, recent = self._resolved(conditions)
+        near = self if recent is None else self.of_campaigns(recent)
+        return near._campaigns(condition), condition
 
     def rows(self, columns: Iterable[str], condition: pc.Expression | None) -> list[Row]:
         """Trials, of each the attempt that counts, with the sweep of their campaign."""
@@ -152,8 +154,13 @@ class Snapshot:
             return self.view.files_by_campaign
         return [str(campaign) for campaign in self.values(AXES["campaign"], condition)]
 
-    def _of_campaigns(self, campaigns: Collection[str]) -> Self:
-        return replace(self, view=self.view.of_campaigns(campaigns))
+    def _resolved(self, conditions: Sequence[Condition]) -> tuple[pc.Expression | None, Collection[str] | None]:
+        """Conditions as the store takes them, and the campaigns that recent ones name; null without one of these."""
+        expressions = [self._expression(condition) for condition in conditions if not condition.is_recent]
+        lasting = _all(expressions)
+        recent = [self._recent(condition, lasting) for condition in conditions if condition.is_recent]
+        expressions += [_within("campaign_id", campaigns) for campaigns in recent]
+        return _all(expressions), {name for campaigns in recent for name in campaigns} if recent else None
 
     def _joined(self, table: pa.Table) -> list[Row]:
         return with_sweeps(table.to_pylist(), {row["campaign_id"]: row["sweep"] for row in self.campaigns})

@@ -93,8 +93,8 @@ def compare(
         raise ConfigurationError("name at least one axis, such as --rows workload", key="--rows")
     snapshot = Snapshot.of(results)
     conditions = parse_conditions(where, "--where")
-    condition = snapshot.condition(conditions)
-    snapshot = snapshot.narrowed(condition)
+    campaigns, condition = snapshot.chosen(conditions)
+    snapshot = snapshot.of_campaigns(campaigns)
     metric = snapshot.metric(condition, policy)
     found = snapshot.trials(metric, key, condition)
     if not found:
@@ -157,10 +157,8 @@ def pivot_sides(
     Raises:
         ConfigurationError: a selection is empty, the two overlap, or have nothing in common.
     """
-    chosen = [snapshot.condition((*where, *side.conditions)) for side in sides]
-    assert chosen[0] is not None
-    assert chosen[1] is not None
-    snapshot = snapshot.narrowed(chosen[0] | chosen[1])
+    campaigns, chosen = zip(*(snapshot.chosen((*where, *side.conditions)) for side in sides), strict=True)
+    snapshot = snapshot.of_campaigns({*campaigns[0], *campaigns[1]})
     metric = snapshot.metric(chosen[0] | chosen[1], policy)
     named = None if match is None else axes(match, "--match")
     found = [snapshot.trials(metric, named or (), condition) for condition in chosen]

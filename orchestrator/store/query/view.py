@@ -6,16 +6,17 @@ By Arrow alone: who lists campaigns does not wait for DuckDB.
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from orchestrator.store.schema import CAMPAIGNS, KEYS, SCHEMAS, TRIALS, total_column
+from orchestrator.store.schema import CAMPAIGNS, KEYS, SCHEMAS, SHARED_TEXTS, TRIALS, total_column
 from orchestrator.store.storage.journal import read_segment
 from orchestrator.store.storage.layout import Layout, Snapshot, reading_errors, storage_errors
+from orchestrator.store.storage.parts import campaigns_in
 from orchestrator.store.storage.seal import new_rows
 from runners.contract import Status
 
@@ -58,10 +59,9 @@ class View:
         """By campaign with trials the files that hold them; none of one that is not sealed."""
         found = {campaign: set[str]() for campaign in self.unsealed["campaign_id"].unique().to_pylist()}
         with reading_errors(self.snapshot.directory):
-            for part in self.dataset("trials").get_fragments():
-                if isinstance(part, ds.ParquetFileFragment):
-                    for campaign in part.to_table(columns=["campaign_id"])["campaign_id"].unique().to_pylist():
-                        found.setdefault(campaign, set()).add(part.path)
+            for path in self.snapshot.files["trials"]:
+                for campaign in campaigns_in(self.snapshot.filesystem, path):
+                    found.setdefault(campaign, set()).add(path)
         return found
 
     def of_campaigns(self, campaigns: Collection[str]) -> "View":
@@ -76,14 +76,27 @@ class View:
         rows = self.dataset(table)
         if condition is None:
             return rows.to_table(columns=list(columns)).cast(schema)
-        # Ids of campaigns are in no order, so that statistics leave few parts out: the columns of the condition do it,
-        # before all others are decoded
-        scans = (
-            partial(ds.Scanner.from_fragment, part, schema=rows.schema, filter=condition)
-            for part in rows.get_fragments(condition)
-        )
-        found = [scan(columns=list(columns)).to_table() for scan in scans if scan().count_rows()]
-        return pa.concat_tables([part.cast(schema) for part in found]) if found else schema.empty_table()
+        found = [_rows_of(part, rows.schema, columns, condition) for part in rows.get_fragments(condition)]
+        return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in found if part is not None)])
+
+
+def _rows_of(part: ds.Fragment, schema: pa.Schema, columns: Sequence[str], condition: pc.Expression) -> pa.Table | None:
+    """Some columns of the rows of a file for which a condition is true; null if there are none.
+
+    Ids of campaigns are in no order, so that statistics leave few parts out: the columns of the condition do it, before
+    all others are decoded, and these as dictionaries, for what most rows share is decoded once.
+    """
+    if not isinstance(part, ds.ParquetFileFragment):
+        return ds.Scanner.from_fragment(part, schema=schema, columns=list(columns), filter=condition).to_table()
+    near = part.subset(condition, schema)
+    kept = ds.Scanner.from_fragment(near, schema=schema, columns={"kept": condition}).to_table()["kept"]
+    if not pc.any(kept).as_py():
+        return None
+    groups = [group.id for group in near.row_groups]
+    shared = ds.ParquetFileFormat(dictionary_columns=SHARED_TEXTS).make_fragment(
+        part.path, part.filesystem, row_groups=groups
+    )
+    return shared.to_table(columns=list(columns)).filter(kept)
 
 
 def current_view(layout: Layout) -> View:

@@ -122,11 +122,10 @@ _NESTED_TEXTS: Final = [
     *(f"guards.list.element.{f.name}" for f in GUARD_RESULTS.value_type if f.type == TEXT),
     "guard_flags.list.element",
 ]
-# Nearly constant within a part; a dictionary of anything else costs more than it saves.
-DICTIONARY_COLUMNS: Final = [
-    *(f.name for f in TRIALS if f.type == TEXT and f.name not in _DISTINCT_TEXT),
-    *_NESTED_TEXTS,
-]
+SHARED_TEXTS: Final = [f.name for f in TRIALS if f.type == TEXT and f.name not in _DISTINCT_TEXT]
+"""Texts that are nearly constant within a part."""
+# A dictionary of anything else costs more than it saves.
+DICTIONARY_COLUMNS: Final = [*SHARED_TEXTS, *_NESTED_TEXTS]
 SPLIT_COLUMNS: Final = [
     f.name + (".list.element" if f.type == SERIES else "") for f in TRIALS if f.type in (NUMBER, SERIES)
 ]
