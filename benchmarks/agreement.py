@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.analysis import Ratio, columns, summarise
+from orchestrator.analysis import Ratio
+from orchestrator.analysis.summary import columns, summarise
 from orchestrator.report.text import shape_name
 from orchestrator.store import open_store
 

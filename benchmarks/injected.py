@@ -17,7 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from orchestrator.analysis import Estimate, columns, summarise
+from orchestrator.analysis import Estimate
+from orchestrator.analysis.summary import columns, summarise
 from orchestrator.store import open_store
 
 SWEEP = """

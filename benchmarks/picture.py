@@ -17,9 +17,9 @@ from playwright.sync_api import Browser
 from rich.console import Console, RenderableType
 from rich.terminal_theme import DIMMED_MONOKAI, TerminalTheme
 
-from orchestrator.analysis import columns, summarise
-from orchestrator.report import render
+from orchestrator.analysis.summary import columns, summarise
 from orchestrator.report.page import make_report, render_page
+from orchestrator.report.terminal import render
 from orchestrator.store import open_store
 from tests.browser import browser, draw_all, opened
 

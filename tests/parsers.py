@@ -32,8 +32,7 @@ from orchestrator.hosts.conversation import names_in, next_word, outcome_in, rea
 from orchestrator.hosts.lock import LockHolder, SweepUnderWayError
 from orchestrator.planning import PlanningHost, expansion, plan
 from orchestrator.scheduling import Leftover
-from orchestrator.store import RowContext, TaskOrigin
-from orchestrator.store.origin import StoredOrigin
+from orchestrator.store.origin import RowContext, StoredOrigin, TaskOrigin
 from orchestrator.store.query.tabular import is_partial_export
 from orchestrator.store.storage.objects import Latest
 from runners.contract import Task, encode

@@ -20,9 +20,11 @@ from orchestrator.campaign.exchange.intake import import_export
 from orchestrator.campaign.exchange.manifest import MANIFEST, Manifest
 from orchestrator.errors import StoreError
 from orchestrator.execution import RecordReader, read_pieces
-from orchestrator.store import RowBuilder, RowContext, Store, TaskOrigin, fitting
+from orchestrator.store import Store, fitting
 from orchestrator.store.merge import merge
+from orchestrator.store.origin import RowContext, TaskOrigin
 from orchestrator.store.query.view import current_view
+from orchestrator.store.rows import RowBuilder
 from orchestrator.store.schema import TRIALS
 from orchestrator.store.storage.generations import prepare
 from orchestrator.store.storage.journal import Segment, read_segment

@@ -30,7 +30,9 @@ from orchestrator.scheduling import (
     recover,
     run_on_host,
 )
-from orchestrator.store import RowContext, Store, trial_row
+from orchestrator.store import Store
+from orchestrator.store.origin import RowContext
+from orchestrator.store.rows import trial_row
 from runners.contract import Begin, Status, TrialRecord, encode_line
 from runners.system import collect
 from tests.local_scheduler import LocalScheduler

@@ -17,8 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orchestrator.planning import EnvironmentPin, Isolation, trial_key, visit
-from orchestrator.store import RowContext, Store, Writer, campaign_row, campaign_totals, environment_row, trial_row
+from orchestrator.store import Store, Writer, campaign_row, campaign_totals, environment_row
 from orchestrator.store import system_row as row_of_system
+from orchestrator.store.origin import RowContext
+from orchestrator.store.rows import trial_row
 from orchestrator.store.validation import batch_of
 from runners.contract import Status, Trial, TrialSpec, digest, encode
 from runners.system import hot_columns, hw_id, system_id

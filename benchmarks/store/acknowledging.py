@@ -23,7 +23,9 @@ from orchestrator.files import ProjectFiles
 from orchestrator.planning import EnvironmentPin, Isolation, PlannedTask, PlanningHost
 from orchestrator.scheduling import HostObserved, SchedulingHost, TaskEnded, TaskRequest
 from orchestrator.scheduling.ray import Scheduler
-from orchestrator.store import Ingest, Store, origin_document
+from orchestrator.store import Store
+from orchestrator.store.ingest import Ingest
+from orchestrator.store.origin import origin_document
 from runners.contract import CONTRACT_VERSION, BackendSpec, Protocol, Task, Trial, TrialSpec, WorkloadSpec
 from runners.system import collect
 

@@ -7,24 +7,6 @@ from orchestrator.analysis.axes import Shape
 from orchestrator.analysis.comparison import compare, gate
 from orchestrator.analysis.confounders import Change, change_columns, changes
 from orchestrator.analysis.ratios import Pairing, Ratio, Twin
-from orchestrator.analysis.reproduction import (
-    Comparison,
-    ModeComparison,
-    Sides,
-    TrialPlace,
-    compare_sides,
-    reproduction_columns,
-)
 from orchestrator.analysis.statistics import Estimate
-from orchestrator.analysis.summary import (
-    FailureGroup,
-    Flagged,
-    SettingSummary,
-    Summary,
-    SummaryCell,
-    Turning,
-    columns,
-    summarise,
-)
 from orchestrator.analysis.transition import Transition
 from orchestrator.analysis.verdict import MARGIN, Judgement, Verdict, judge_family

@@ -14,7 +14,8 @@ from orchestrator.campaign.stored_plan import StoredPlan, plan_document
 from orchestrator.config import Faults, Sweep
 from orchestrator.errors import ConfigurationError, ForeignDataError, Say
 from orchestrator.planning import Plan, PlanningHost, estimate_s, plan
-from orchestrator.store import Attempt, Reproduces, Row, Stage, Store
+from orchestrator.store import Attempt, Row, Stage, Store
+from orchestrator.store.origin import Reproduces
 from runners.contract import LEGACY, Status, Trial
 from runners.statistics.allocation import goes_on
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
-from orchestrator.analysis import columns, summarise
+from orchestrator.analysis.summary import columns, summarise
 from orchestrator.cli.stores import open_results, place_option
 from orchestrator.cli.tables import wide_console, write_text
 from orchestrator.errors import ConfigurationError, some_of
-from orchestrator.report import coverage_columns, coverage_page, render
+from orchestrator.report.coverage import coverage_columns, coverage_page
+from orchestrator.report.terminal import render
 from orchestrator.store import Results, Selection
 from orchestrator.store.query.selection import begins, equals
 from runners.contract import Status

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from orchestrator.analysis import Sides, TrialPlace, change_columns, changes, compare_sides, reproduction_columns
+from orchestrator.analysis import change_columns, changes
+from orchestrator.analysis.reproduction import Sides, TrialPlace, compare_sides, reproduction_columns
 from orchestrator.campaign import (
     Allowed,
     ReproduceRequest,
@@ -25,7 +26,7 @@ from orchestrator.cli.tables import wide_console
 from orchestrator.config import load_inventory
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import open_hosts
-from orchestrator.report import render_reproduction
+from orchestrator.report.reproduction import render_reproduction
 from orchestrator.store import Store
 from orchestrator.store.query.selection import among
 

@@ -6,7 +6,8 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from orchestrator.analysis import MARGIN, Change, Comparison, Estimate, ModeComparison, Verdict
+from orchestrator.analysis import MARGIN, Change, Estimate, Verdict
+from orchestrator.analysis.reproduction import Comparison, ModeComparison
 from orchestrator.report.comparison import render_changes
 from orchestrator.report.terminal import ruled_table
 from orchestrator.report.text import (

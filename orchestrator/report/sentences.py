@@ -4,8 +4,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from orchestrator.analysis import Ratio, SettingSummary, Shape, SummaryCell, Transition, Turning, Verdict
+from orchestrator.analysis import Ratio, Shape, Transition, Verdict
 from orchestrator.analysis.axes import grouped
+from orchestrator.analysis.summary import SettingSummary, SummaryCell, Turning
 from orchestrator.analysis.transition import Side
 from orchestrator.report.text import batch_interval_text, is_vague, number_text, percent_text, range_text
 

@@ -12,19 +12,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.analysis import (
-    MARGIN,
-    Estimate,
-    FailureGroup,
-    Flagged,
-    Ratio,
-    SettingSummary,
-    Shape,
-    Summary,
-    SummaryCell,
-)
+from orchestrator.analysis import MARGIN, Estimate, Ratio, Shape
 from orchestrator.analysis.axes import Row, backend_name, grouped, shape_of
 from orchestrator.analysis.ratios import BASELINE
+from orchestrator.analysis.summary import FailureGroup, Flagged, SettingSummary, Summary, SummaryCell
 from orchestrator.report.sentences import is_above_call, sentences
 from orchestrator.report.text import (
     calibration_line,

@@ -17,18 +17,7 @@ What fails for a file, the disk or a damaged store is a `StoreError`, what a use
 """
 
 from orchestrator.store.facade import Attempt, Store
-from orchestrator.store.ingest import Answer, Ingest, Outcome, RowKey
-from orchestrator.store.origin import (
-    ReproducedTrial,
-    Reproduces,
-    RowContext,
-    TaskOrigin,
-    environment_id,
-    origin_document,
-    read_origin,
-)
 from orchestrator.store.query.selection import Results, Selection, is_store, open_store
-from orchestrator.store.rows import RowBuilder, Rows, time_of, trial_row
 from orchestrator.store.schema import (
     CAMPAIGNS,
     CONFIGURATION,

@@ -21,7 +21,8 @@ from orchestrator.config.sweep import Duplicate
 from orchestrator.execution import ProcessSettings, TaskOutcome, aftermath
 from orchestrator.planning import make_slots
 from orchestrator.scheduling import HostObserved, RecordPiece, TaskEnded, TaskEvent, run_on_host
-from orchestrator.store import Stage, environment_id, open_store
+from orchestrator.store import Stage, open_store
+from orchestrator.store.origin import environment_id
 from runners.contract import Begin, Status, Task, TaskFiles, Trial, encode_line
 from runners.system import GpuPlace, NumaNode, Topology, collect
 from tests.conftest import Patch

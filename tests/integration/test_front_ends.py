@@ -8,12 +8,13 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from orchestrator.analysis import Ratio, Sides, TrialPlace, compare_sides, reproduction_columns
+from orchestrator.analysis import Ratio
 from orchestrator.analysis.claims import claim_columns, configurations
 from orchestrator.analysis.comparison import ComparisonTable, Outcome, Policy, compare, compare_selections, gate
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.analysis.metrics import METRICS
 from orchestrator.analysis.paper import Gathered, read_trials, wanted_of
+from orchestrator.analysis.reproduction import Sides, TrialPlace, compare_sides, reproduction_columns
 from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.analysis.verdict import judge_family
 from orchestrator.config import load_sweep

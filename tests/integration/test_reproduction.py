@@ -7,7 +7,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from orchestrator.analysis import Sides, TrialPlace, change_columns, changes, compare_sides, reproduction_columns
+from orchestrator.analysis import change_columns, changes
+from orchestrator.analysis.reproduction import Sides, TrialPlace, compare_sides, reproduction_columns
 from orchestrator.campaign import (
     Allowed,
     CampaignProgress,

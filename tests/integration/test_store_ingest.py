@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import StoreError
-from orchestrator.store import Answer, Ingest, Outcome, RowKey, Rows, Store
+from orchestrator.store import Store
+from orchestrator.store.ingest import Answer, Ingest, Outcome, RowKey
+from orchestrator.store.rows import Rows
 from tests.recording import wait_for
 from tests.storing import fill, names, row
 

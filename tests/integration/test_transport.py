@@ -32,7 +32,8 @@ from orchestrator.scheduling import (
     remove_directories,
     run_on_host,
 )
-from orchestrator.store import Writer, read_origin
+from orchestrator.store import Writer
+from orchestrator.store.origin import read_origin
 from runners.contract import Task, TaskFiles, TrialRecord
 from tests.conftest import Patch
 from tests.recording import line_of

@@ -27,7 +27,8 @@ from orchestrator.files import ProjectFiles
 from orchestrator.hosts import fingerprint_here
 from orchestrator.planning import Plan, PlannedTask
 from orchestrator.scheduling import Leftovers, Scheduler, SchedulingHost, acknowledge, remove_directories
-from orchestrator.store import Ingest, Row, SealReport, Stage, Store, Writer, campaign_row, campaign_totals
+from orchestrator.store import Row, SealReport, Stage, Store, Writer, campaign_row, campaign_totals
+from orchestrator.store.ingest import Ingest
 from orchestrator.store.storage.layout import store_id
 
 ANSWER_S: Final = 60.0

@@ -22,7 +22,9 @@ from orchestrator.scheduling import (
     read_leftovers,
     recover,
 )
-from orchestrator.store import Ingest, RowBuilder, read_origin
+from orchestrator.store.ingest import Ingest
+from orchestrator.store.origin import read_origin
+from orchestrator.store.rows import RowBuilder
 from runners.contract import Task
 
 PING_S: Final = 15.0

@@ -9,7 +9,9 @@ from typing import Final, Protocol
 from orchestrator.errors import StoreError
 from orchestrator.execution import RecordLine, RecordReader
 from orchestrator.scheduling import Acknowledgement, Disposal
-from orchestrator.store import Answer, Attempt, Outcome, RowBuilder, Rows
+from orchestrator.store import Attempt
+from orchestrator.store.ingest import Answer, Outcome
+from orchestrator.store.rows import RowBuilder, Rows
 from runners.contract import Begin, End, Environment, Line, Status, Task, Trial, TrialRecord, repetition
 from runners.system import Fingerprint
 

@@ -12,7 +12,8 @@ from orchestrator.hosts.lock import HostLock
 from orchestrator.pin import EnvironmentPin
 from orchestrator.planning import PlannedTask, Slot, is_of_gpu, slot_of
 from orchestrator.scheduling import Acknowledgement, Leftovers, Returned, TaskRequest, WorkerProcess
-from orchestrator.store import Reproduces, RowBuilder, RowContext, TaskOrigin, origin_document
+from orchestrator.store.origin import Reproduces, RowContext, TaskOrigin, origin_document
+from orchestrator.store.rows import RowBuilder
 from runners.contract import Task, digest
 from runners.system import Fingerprint, cores_text
 

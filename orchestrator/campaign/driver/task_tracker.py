@@ -20,7 +20,9 @@ from orchestrator.scheduling import (
     TaskEnded,
     WorkerProcess,
 )
-from orchestrator.store import Ingest, Outcome, RowBuilder, RowKey, TaskOrigin
+from orchestrator.store.ingest import Ingest, Outcome, RowKey
+from orchestrator.store.origin import TaskOrigin
+from orchestrator.store.rows import RowBuilder
 from runners.contract import (
     EXIT_CANNOT_RECORD,
     Status,

@@ -12,20 +12,9 @@ from orchestrator.campaign.exchange.manifest import MANIFEST, ExportedTask, Mani
 from orchestrator.errors import ConfigurationError, ForeignDataError, StoreError, some_of
 from orchestrator.execution import MAX_LINE_BYTES, RecordReader, read_pieces
 from orchestrator.planning import trial_key
-from orchestrator.store import (
-    Answer,
-    Ingest,
-    Origin,
-    Outcome,
-    RowBuilder,
-    Rows,
-    Store,
-    batch_of,
-    campaign_row,
-    campaign_totals,
-    fitting,
-    time_of,
-)
+from orchestrator.store import Origin, Store, batch_of, campaign_row, campaign_totals, fitting
+from orchestrator.store.ingest import Answer, Ingest, Outcome
+from orchestrator.store.rows import RowBuilder, Rows, time_of
 from runners.contract import (
     CONTRACT_VERSION,
     METHOD_VERSION,

@@ -11,7 +11,7 @@ from orchestrator.config import StrictModel
 from orchestrator.environments import EnvironmentEntry, environment_differences, lock_sha256, read_lock
 from orchestrator.errors import ConfigurationError, ForeignDataError
 from orchestrator.planning import EnvironmentPin, Isolation
-from orchestrator.store import RowContext, TaskOrigin
+from orchestrator.store.origin import RowContext, TaskOrigin
 from runners.contract import digest
 from runners.contract.catalogue import BACKENDS, WORKLOADS
 

@@ -14,7 +14,8 @@ from orchestrator.errors import ConfigurationError, NoUsableHostError, did_you_m
 from orchestrator.execution import ExecutionSettings, FakeSettings
 from orchestrator.hosts.access import MEMORY_SHARE
 from orchestrator.planning import EnvironmentPin, Isolation, Plan, PlannedTask, estimate_s, trial_key, visit
-from orchestrator.store import ReproducedTrial, Reproduces, Store
+from orchestrator.store import Store
+from orchestrator.store.origin import ReproducedTrial, Reproduces
 from runners.contract import CONTRACT_VERSION, METHOD_VERSION, Guards, Task, TrialSpec, digest
 from runners.contract.catalogue import BACKENDS, WORKLOADS, refusal
 from runners.system import cores_text

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from orchestrator.analysis import FailureGroup
 from orchestrator.analysis.axes import AXES, Group, Row, columns_of
 from orchestrator.analysis.conditions import Condition, Operator, accepted, parse_conditions
 from orchestrator.analysis.confounders import Difference
@@ -16,6 +15,7 @@ from orchestrator.analysis.frame import Frame, context_columns
 from orchestrator.analysis.pooling import Policy
 from orchestrator.analysis.ratios import RATIO_COLUMNS, Ratio, Twin, is_ok
 from orchestrator.analysis.snapshot import Snapshot
+from orchestrator.analysis.summary import FailureGroup
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.page.cells import (
     Against,

@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from orchestrator.analysis import FailureGroup
 from orchestrator.analysis.axes import AXES, Row, grouped
 from orchestrator.analysis.snapshot import Snapshot
-from orchestrator.analysis.summary import failure_groups, named_batches
+from orchestrator.analysis.summary import FailureGroup, failure_groups, named_batches
 from orchestrator.report.page.html import Content, Markup, element, joined, table
 from orchestrator.report.page.places import SHAPE, shape_label
 from orchestrator.report.text import count_text

@@ -8,15 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.analysis import Pairing, Ratio, Verdict, columns, summarise
+from orchestrator.analysis import Pairing, Ratio, Verdict
 from orchestrator.analysis.comparison import ComparisonTable, Policy, compare
 from orchestrator.analysis.metrics import METRICS
 from orchestrator.analysis.statistics import mean_ratio
-from orchestrator.report import render
+from orchestrator.analysis.summary import columns, summarise
 from orchestrator.report.comparison import render_comparison
 from orchestrator.report.page import make_report
 from orchestrator.report.page.cells import Against, Mode
 from orchestrator.report.page.payload import payload
+from orchestrator.report.terminal import render
 from orchestrator.store import Results, Row
 from runners.statistics.moderation import BETWEEN_CAMPAIGNS, Spread, fitted_prior
 from tests.comparing import measured, store_of

@@ -5,8 +5,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from orchestrator.analysis import Change, Comparison, Sides, TrialPlace, Verdict, compare_sides
-from orchestrator.report import render_reproduction
+from orchestrator.analysis import Change, Verdict
+from orchestrator.analysis.reproduction import Comparison, Sides, TrialPlace, compare_sides
+from orchestrator.report.reproduction import render_reproduction
 from orchestrator.store import TRIALS
 from runners.contract import Status
 from tests.printing import printed

@@ -5,7 +5,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from orchestrator.analysis import Flagged, Pairing, Summary, SummaryCell, summarise
+from orchestrator.analysis import Pairing
+from orchestrator.analysis.summary import Flagged, Summary, SummaryCell, summarise
 from orchestrator.store import TRIALS
 from runners.contract import Status
 from tests.results import known

@@ -15,7 +15,9 @@ from orchestrator.config import Connection, Host
 from orchestrator.errors import ExitCode, ForeignDataError, NoUsableHostError
 from orchestrator.files import ProjectFiles, WorkFiles
 from orchestrator.planning import PlanningHost
-from orchestrator.store import RowContext, Store, trial_row
+from orchestrator.store import Store
+from orchestrator.store.origin import RowContext
+from orchestrator.store.rows import trial_row
 from orchestrator.store.storage.layout import store_id
 from runners.contract import Status, TrialRecord
 from tests.conftest import Captured

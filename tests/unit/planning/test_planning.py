@@ -25,7 +25,7 @@ from orchestrator.planning import (
     visit,
     work_digest,
 )
-from orchestrator.store import environment_id
+from orchestrator.store.origin import environment_id
 from runners.contract import METHOD_VERSION, Trial, digest
 from runners.contract.catalogue import BACKENDS
 from tests.conftest import PROJECT

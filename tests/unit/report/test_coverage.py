@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.cli import run
 from orchestrator.errors import ExitCode
-from orchestrator.report import coverage_columns, coverage_page
+from orchestrator.report.coverage import coverage_columns, coverage_page
 from orchestrator.store import Row, Store, environment_row
 from runners.contract import Status, digest
 from tests.storing import campaign, row

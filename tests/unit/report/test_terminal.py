@@ -7,27 +7,21 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis import (
-    Estimate,
+from orchestrator.analysis import Estimate, Pairing, Ratio, Shape, Transition, Twin, Verdict
+from orchestrator.analysis.ratios import Witness, judged
+from orchestrator.analysis.summary import (
     FailureGroup,
     Flagged,
-    Pairing,
-    Ratio,
     SettingSummary,
-    Shape,
     Summary,
     SummaryCell,
-    Transition,
     Turning,
-    Twin,
-    Verdict,
     summarise,
 )
-from orchestrator.analysis.ratios import Witness, judged
 from orchestrator.analysis.transition import Interval, Side
 from orchestrator.config import load_sweep
-from orchestrator.report import render
 from orchestrator.report.sentences import sentences
+from orchestrator.report.terminal import render
 from orchestrator.report.text import TOO_WIDE, duration_text, ratio_text, value_text, work_name
 from orchestrator.store import TRIALS
 from runners.contract import Status

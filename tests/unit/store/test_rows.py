@@ -7,7 +7,9 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.errors import StoreError
-from orchestrator.store import TRIALS, RowContext, trial_row
+from orchestrator.store import TRIALS
+from orchestrator.store.origin import RowContext
+from orchestrator.store.rows import trial_row
 from orchestrator.store.schema.columns import PASSES
 from runners.contract import (
     BackendSpec,

@@ -32,7 +32,8 @@ from orchestrator.scheduling import (
     TaskEnded,
     WorkerProcess,
 )
-from orchestrator.store import Ingest, Store
+from orchestrator.store import Store
+from orchestrator.store.ingest import Ingest
 from runners.contract import EXIT_CANNOT_RECORD, Begin, Environment, encode_line
 from runners.system import collect
 from tests.conftest import Patch

@@ -20,7 +20,7 @@ from orchestrator.files import ProjectFiles
 from orchestrator.hosts.connection import Connections
 from orchestrator.hosts.fleet import Hosts
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, trial_key
-from orchestrator.store import Reproduces
+from orchestrator.store.origin import Reproduces
 from runners.contract import METHOD_VERSION, BackendSpec, Protocol, TrialSpec, WorkloadSpec
 from tests.conftest import Patch
 from tests.fake_host import FakeEngine, FakeHost, host_facts
