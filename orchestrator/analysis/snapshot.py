@@ -73,9 +73,8 @@ class Snapshot:
         texts: dict[str, str] = {}
         for campaign in sorted(trials):
             here = _within("trial_id", [row["trial_id"] for row in trials[campaign]])
-            for row in self.of_campaigns([campaign]).rows(
-                change_columns(), here & (pc.field("campaign_id") == campaign)
-            ):
+            of_campaign = self.of_campaigns([campaign])
+            for row in of_campaign.rows(change_columns(), here & (pc.field("campaign_id") == campaign)):
                 lean = {"facts": json.dumps(facts_of_a_run(row)), "protocol": row["protocol"]}
                 row |= {name: texts.setdefault(text, text) for name, text in lean.items()}
                 row["conditions_before"] = row["conditions_before"] if conditions else None

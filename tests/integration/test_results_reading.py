@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
@@ -57,6 +58,38 @@ def test_of_some_campaigns_only_their_files_are_read_and_what_is_not_sealed(dire
         }
     assert ids == {"own": [*"ade"], "other": [*"bcde"], "both": [*"abcde"], "none": [*"de"]}
     assert whole.of_campaigns([OWN]).snapshot.files["campaigns"] == whole.snapshot.files["campaigns"] != ()
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        pc.field("workload") == "bert-3",
+        pc.field("batch") > 5,
+        pc.starts_with(pc.field("host"), pattern="no such"),
+        pc.field("reason").is_null() & pc.field("trial_id").isin(["1", "6"]),
+        ~pc.coalesce(pc.field("latency_sync_median_s") > 3.5, pc.scalar(value=False)),
+        pc.scalar(value=False),
+    ],
+)
+def test_of_several_row_groups_a_condition_chooses_the_same_rows_as_plain_arrow(
+    directory: Path, monkeypatch: Patch, condition: pc.Expression
+) -> None:
+    monkeypatch.setattr("orchestrator.store.storage.parts.ROW_GROUP_ROWS", 3)
+    rows = [
+        trial(
+            f"{number}",
+            workload=f"bert-{number}",
+            batch=number,
+            latency_sync_median_s=float(number) if number else None,
+        )
+        for number in range(1, 9)
+    ]
+    make_store(directory, *rows)
+    chosen = open_store(directory).trials(condition)
+    [part] = chosen.view.snapshot.files["trials"]
+    assert pq.read_metadata(part).num_row_groups == 3
+    plain = ds.dataset([part], schema=TRIALS, format="parquet").to_table(filter=condition)
+    assert chosen.arrow().equals(plain)
 
 
 def test_units_and_types_come_with_the_rows(directory: Path) -> None:

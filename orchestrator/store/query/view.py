@@ -84,7 +84,7 @@ def _rows_of(part: ds.Fragment, schema: pa.Schema, columns: Sequence[str], condi
     """Some columns of the rows of a file for which a condition is true; null if there are none.
 
     Ids of campaigns are in no order, so that statistics leave few parts out: the columns of the condition do it, before
-    all others are decoded, and these as dictionaries, for what most rows share is decoded once.
+    all others are decoded, and texts that most rows share as dictionaries, each once.
     """
     if not isinstance(part, ds.ParquetFileFragment):
         return ds.Scanner.from_fragment(part, schema=schema, columns=list(columns), filter=condition).to_table()

@@ -85,7 +85,7 @@ def read_footer(path: Path) -> Footer:
 
 def campaigns_in(filesystem: pafs.FileSystem, path: str) -> list[str]:
     """The campaigns that have rows in a part of `trials`; errors are Arrow's."""
-    # A quarter of what a dataset takes
+    # Half of what a dataset takes
     part = pq.ParquetFile(path, read_dictionary=["campaign_id"], filesystem=filesystem)
     return list(map(str, part.read(["campaign_id"])["campaign_id"].unique().to_pylist()))
 
