@@ -6,6 +6,7 @@ many trials on each host, which are one task.
 
 import gc
 import json
+import os
 import resource
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ from statistics import median
 from typing import Any
 
 from orchestrator.campaign import CampaignRequest, ReadyHost, ResumePolicy, choose_campaign, run_campaign
-from orchestrator.cli import GARBAGE_EVERY
+from orchestrator.cli import ARROW_ALLOCATOR, GARBAGE_EVERY
 from orchestrator.config import Sweep
 from orchestrator.execution import FakeSettings, TaskOutcome
 from orchestrator.files import ProjectFiles
@@ -81,7 +82,8 @@ def drive(hosts: int, trials: int, repeats: int, directory: Path) -> Driven:
     runs = []
     for _ in range(repeats):
         command = [sys.executable, "-m", "benchmarks.performance.driving", *map(str, (hosts, trials, directory))]
-        done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=_PROJECT)
+        env = {**os.environ, **dict([ARROW_ALLOCATOR])}
+        done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=_PROJECT, env=env)
         runs.append(json.loads(done.stdout.splitlines()[-1]))
         shutil.rmtree(directory)
     return Driven(**{name: median(run[name] for run in runs) for name in runs[0]})

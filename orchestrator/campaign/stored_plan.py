@@ -47,7 +47,7 @@ class _Workload:
 
 @dataclass(frozen=True)
 class _Specification:
-    workload: _Workload
+    workload: _Workload | None = None
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,15 @@ class _Document:
     skips: list[_Skip]
     unmatched: list[str]
     places: dict[str, str]
+    common: _Specification
     specifications: dict[str, _Specification]
 
     def __post_init__(self) -> None:
         unknown = {trial.trial_key for task in self.tasks for trial in task.trials} - self.specifications.keys()
         if unknown:
             raise ValueError(f"there is no specification {one_line(min(unknown), 64)}, which a trial names")
+        if any((self.common.workload or own.workload) is None for own in self.specifications.values()):
+            raise ValueError("a specification has no workload")
 
 
 _OF_VISIT: Final = tuple(field.name for field in fields(Trial) if field.name != "spec")
@@ -99,7 +102,7 @@ class StoredPlan:
     @property
     def modules(self) -> dict[str, str]:
         """The texts of its models' own files, by `FILE.py:FUNCTION`; nothing of workloads of the catalogue."""
-        workloads = [specification["workload"] for specification in self.document["specifications"].values()]
+        workloads = [specification["workload"] for specification in self._specifications().values()]
         own = [workload for workload in workloads if workload.get("source") is not None]
         return {
             ":".join(module_named(str(workload["options"].get(MODULE_OPTION)))): workload["source"] for workload in own
@@ -146,7 +149,7 @@ class StoredPlan:
     def specifications(self, place: str) -> dict[str, Mapping[str, Any]]:
         """What was to be measured at a place, by key."""
         keys = {trial["trial_key"] for where, trial in self._trials() if where == place}
-        return {key: self.document["specifications"][key] for key in keys}
+        return {key: specification for key, specification in self._specifications().items() if key in keys}
 
     def with_places_of(self, now: Self) -> Row:
         """The columns of the campaign's row for a plan that has places besides: the larger plan.
@@ -159,10 +162,13 @@ class StoredPlan:
             "skips": [*document["skips"], *self._at(gone, "skips")],
             "unmatched": document["unmatched"],
             "places": {host: self.place(host) for place in gone for host in self.hosts(place)} | document["places"],
-            "specifications": {**self.document["specifications"], **document["specifications"]},
+            **_factored({**self._specifications(), **now._specifications()}),
         }
         visits = [(place, *visit) for place, some in StoredPlan(self.sweep, both).visits().items() for visit in some]
         return campaign_plan(both, plan_digest=work_digest(self.sweep, visits), planned_trials=len(visits))
+
+    def _specifications(self) -> dict[str, Mapping[str, Any]]:
+        return {key: {**self.document["common"], **own} for key, own in self.document["specifications"].items()}
 
     def _at(self, places: Collection[str], part: str) -> list[Mapping[str, Any]]:
         return [entry for entry in self.document[part] if self.place(entry["host"]) in places]
@@ -193,9 +199,12 @@ def refuse_stored_code(campaign_id: str, modules: Collection[str], *, allowed: b
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """A plan as a JSON value. What trials share with their repetitions is written once, under their key."""
+    """A plan as a JSON value. What trials share with their repetitions is written once, under their key.
+
+    So is what all specifications share: a protocol is longer than the rest.
+    """
     trials = [*(trial for planned in plan.tasks for trial in planned.task.trials), *(skip.trial for skip in plan.skips)]
-    specifications = {trial.trial_key: trial.spec for trial in trials}
+    specifications = {trial.trial_key: vars(trial.spec) for trial in trials}
     return {
         "tasks": [
             {
@@ -212,8 +221,20 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         ],
         "unmatched": list(plan.unmatched),
         "places": dict(plan.places),
-        "specifications": {key: encode(spec) for key, spec in specifications.items()},
+        **encode(_factored(specifications)),
     }
+
+
+def _factored(specifications: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What all specifications have in common, and by key what each has besides."""
+    some = next(iter(specifications.values()), {})
+    common = {
+        name: value for name, value in some.items() if all(spec.get(name) == value for spec in specifications.values())
+    }
+    own = {
+        key: {name: value for name, value in spec.items() if name not in common} for key, spec in specifications.items()
+    }
+    return {"common": common, "specifications": own}
 
 
 def _trial(trial: Trial) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The command line: one file per group of commands. Only this package prints and exits."""
 
 import gc
+import os
 import signal
 import sys
 from types import FrameType
@@ -14,6 +15,9 @@ from orchestrator.errors import ExitCode, TaxmeterError
 
 GARBAGE_EVERY: Final = 20_000
 """Objects. Modules, trials and rows stay: looking among every 700 of them is a tenth of what `sweep plan` takes."""
+
+ARROW_ALLOCATOR: Final = ("ARROW_DEFAULT_MEMORY_POOL", "system")
+"""Its own keeps what is freed, a third of the memory of a long campaign, and is no faster."""
 
 _RESULTS: Final = {
     "ls": ("campaign_list:list_campaigns", "Lists the campaigns, the newest first, and how their trials ended."),
@@ -72,6 +76,7 @@ def main() -> None:
     """
     signal.signal(signal.SIGTERM, _interrupt)
     gc.set_threshold(GARBAGE_EVERY)
+    os.environ.setdefault(*ARROW_ALLOCATOR)
     sys.exit(run(sys.argv[1:]))
 
 

@@ -47,9 +47,10 @@ def test_a_name_out_of_a_store_leads_nowhere_else(tmp_path: Path, name: str) -> 
 
 
 OF_NO_HOST = '{"tasks": [{"host": 1}], "skips": [], "unmatched": [], "places": {}}'
+OF_NOTHING = '{"tasks": [], "skips": [], "unmatched": [], "places": {}, "common": {}, "specifications": {"k": {}}}'
 
 
-@pytest.mark.parametrize("plan", ["{", "[]", "{}", "[" * 10_000, '{"tasks": 1}', OF_NO_HOST])
+@pytest.mark.parametrize("plan", ["{", "[]", "{}", "[" * 10_000, '{"tasks": 1}', OF_NO_HOST, OF_NOTHING])
 def test_a_plan_that_cannot_be_read_keeps_nobody_from_starting_anew(stored: Stored, plan: str) -> None:
     begun = stored.begin(WANTED, HOST)
     [row] = stored.store.campaigns().to_pylist()
