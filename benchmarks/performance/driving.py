@@ -82,7 +82,7 @@ def drive(hosts: int, trials: int, repeats: int, directory: Path) -> Driven:
     runs = []
     for _ in range(repeats):
         command = [sys.executable, "-m", "benchmarks.performance.driving", *map(str, (hosts, trials, directory))]
-        env = {**os.environ, **dict([ARROW_ALLOCATOR])}
+        env = {**dict([ARROW_ALLOCATOR]), **os.environ}  # as a command has
         done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=_PROJECT, env=env)
         runs.append(json.loads(done.stdout.splitlines()[-1]))
         shutil.rmtree(directory)
