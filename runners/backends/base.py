@@ -114,6 +114,10 @@ class Backend(ABC):
         """What is to be recorded about the loaded backend, before its first call."""
         return {}
 
-    def examined(self, call: Call, inputs: Inputs) -> Dict[str, FactValue]:
-        """What is to be recorded about the backend after all calls; it may make more, as nothing is timed any more."""
+    def counted(self, call: Call, inputs: Inputs) -> Dict[str, FactValue]:
+        """What else a call consists of, found after timing as `operations` is, by one process of a task for all."""
+        return {}
+
+    def examined(self) -> Dict[str, FactValue]:
+        """What is to be recorded about the backend of each process after all calls."""
         return {}

@@ -41,7 +41,7 @@ class Eager(TorchBackend):
     def facts(self) -> Dict[str, FactValue]:
         return dict(super().facts(), sdpa_kernel=self._kernel)
 
-    def examined(self, call: Call, inputs: Inputs) -> Dict[str, FactValue]:
+    def counted(self, call: Call, inputs: Inputs) -> Dict[str, FactValue]:
         return {"attention_operators": attention_operators(lambda: call(*inputs))}
 
 

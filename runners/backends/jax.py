@@ -99,7 +99,7 @@ class _Torchax(Backend):
     def facts(self) -> Dict[str, FactValue]:
         return {"jax_threads": self._threads, "torch_threads": self.host_threads()}
 
-    def examined(self, call: Call, inputs: Inputs) -> Dict[str, FactValue]:
+    def examined(self) -> Dict[str, FactValue]:
         counted = Counter(event.rpartition("/")[2] for event in self._events)
         return {"jax_cache_hits": counted["cache_hits"], "jax_cache_misses": counted["cache_misses"]}
 

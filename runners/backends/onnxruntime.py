@@ -95,8 +95,11 @@ class OnnxRuntime(OnnxBackend):
     def operations(self, call: Call, inputs: Inputs) -> Optional[Dict[str, int]]:
         return Counter(node.operator for node in self._executed_nodes())
 
-    def examined(self, call: Call, inputs: Inputs) -> Dict[str, FactValue]:
+    def examined(self) -> Dict[str, FactValue]:
         check_providers(self._session, self._settings.provider)
+        return {}
+
+    def counted(self, call: Call, inputs: Inputs) -> Dict[str, FactValue]:
         return node_facts(self._executed_nodes(), exported_nodes(self._artifact), self._settings.provider)
 
     def facts(self) -> Dict[str, FactValue]:

@@ -91,7 +91,7 @@ class OpenVino(OnnxBackend):
             "torch_threads": self.host_threads(),
         }
 
-    def examined(self, call: Call, inputs: Inputs) -> Dict[str, FactValue]:
+    def counted(self, call: Call, inputs: Inputs) -> Dict[str, FactValue]:
         nodes = self._nodes()
         return {
             "openvino_nodes": len(nodes),

@@ -63,7 +63,7 @@ class SdpaNested(TorchBackend):
     def facts(self) -> Dict[str, FactValue]:
         return dict(super().facts(), packed=self._packed)
 
-    def examined(self, call: Call, inputs: Inputs) -> Dict[str, FactValue]:
+    def counted(self, call: Call, inputs: Inputs) -> Dict[str, FactValue]:
         return {"attention_operators": attention_operators(lambda: call(*inputs))}
 
 

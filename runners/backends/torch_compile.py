@@ -69,7 +69,7 @@ class TorchCompile(TorchBackend):
         # Their names are numbers in the order of compilation
         return None if count is None else {"launch": count}
 
-    def examined(self, call: Call, inputs: Inputs) -> Dict[str, FactValue]:
+    def examined(self) -> Dict[str, FactValue]:
         facts = inductor.compile_facts()
         # Outputs are looked at as often before warm-up and timing as after: what was compiled between the two
         facts["compiled_after_verification"] = self._attempts[-1] - self._attempts[len(self._attempts) // 2 - 1]

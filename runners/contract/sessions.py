@@ -10,13 +10,24 @@ from runners.contract.spec import LEGACY, BackendSpec, Task, Trial, TrialSpec
 _NO_BACKEND = BackendSpec("", {})
 
 
-def shared_parts(specs: Iterable[TrialSpec]) -> Known:
-    """The texts of workloads, backends and protocols: few, where specifications are many. For `canonical_json`."""
-    parts = {id(part): part for spec in specs for part in (spec.workload, spec.backend, spec.protocol)}
-    return {name: (part, canonical_json(part)) for name, part in parts.items()}
+def shared_parts(specs: Iterable[TrialSpec], known: Optional[Known] = None) -> Known:
+    """The texts of workloads, backends and protocols: few, where specifications are many. For `canonical_json`.
+
+    Args:
+        specs: that share them.
+        known: of earlier ones; what is missing is added.
+    """
+    known = {} if known is None else known
+    for spec in specs:
+        for part in (spec.workload, spec.backend, spec.protocol):
+            if id(part) not in known:
+                known[id(part)] = part, canonical_json(part)
+    return known
 
 
-def sessions_of(trials: Sequence[Trial], texts: Optional[Known] = None) -> Tuple[Tuple[Trial, ...], ...]:
+def sessions_of(
+    trials: Sequence[Trial], groups: Optional[Known] = None, known: Optional[Known] = None
+) -> Tuple[Tuple[Trial, ...], ...]:
     """The sessions of a task in the order of their first trials: what differs in nothing but its backend.
 
     The second half of an A/A pair is in the session of the first. Alone are a trial of the procedure `legacy`, and one
@@ -24,17 +35,18 @@ def sessions_of(trials: Sequence[Trial], texts: Optional[Known] = None) -> Tuple
 
     Args:
         trials: of the task.
-        texts: of specifications without their backends, for tasks that share them: what is missing is added.
+        groups: digests of specifications without their backends, for tasks that share them: what is missing is added.
+        known: of their parts; see `canonical_json`.
     """
-    texts = {} if texts is None else texts
-    new = {id(trial.spec): trial.spec for trial in trials if id(trial.spec) not in texts}
-    known = shared_parts(new.values())
+    groups = {} if groups is None else groups
+    new = {id(trial.spec): trial.spec for trial in trials if id(trial.spec) not in groups}
+    known = shared_parts(new.values()) if known is None else known
     for name, spec in new.items():
-        texts[name] = spec, canonical_json(replace(spec, backend=_NO_BACKEND), known)
+        groups[name] = spec, digest(replace(spec, backend=_NO_BACKEND), known)
     sessions: Dict[Tuple[int, str], List[Trial]] = {}
     for trial in trials:
         is_alone = trial.alone or trial.spec.protocol.procedure == LEGACY
-        key = (0, trial.trial_id) if is_alone else (trial.round, texts[id(trial.spec)][1])
+        key = (0, trial.trial_id) if is_alone else (trial.round, groups[id(trial.spec)][1])
         sessions.setdefault(key, []).append(trial)
     return tuple(tuple(session) for session in sessions.values())
 

@@ -23,6 +23,8 @@ class Answer:
     steady: Optional[bool] = None
     verification: Optional[Verification] = None
     facts: Dict[str, FactValue] = field(default_factory=dict)
+    counts: Dict[str, FactValue] = field(default_factory=dict)
+    """Facts that are the same in every process of the trial, of one that was to find them."""
 
 
 def encode_answer(answer: Answer) -> bytes:

@@ -28,13 +28,14 @@ RING = 8
 Outputs = Tuple[Any, ...]
 
 
-def measure(spec: TrialSpec, cached: CacheEntries, turns: Optional[Turns] = None) -> Answer:
-    """Builds, verifies, warms up, times and verifies again.
+def measure(spec: TrialSpec, cached: CacheEntries, turns: Optional[Turns] = None, is_counted: bool = False) -> Answer:
+    """Builds, verifies, warms up, times, verifies again and counts.
 
     Args:
         spec: the trial.
         cached: its reference and artifact.
         turns: in which single calls are timed; by default at one stretch.
+        is_counted: whether it is known what its calls consist of.
     """
     backend = make_backend(make_workload(spec))
     workload = backend.workload
@@ -51,7 +52,13 @@ def measure(spec: TrialSpec, cached: CacheEntries, turns: Optional[Turns] = None
     with watch.phase("inputs_s"):
         ring = [backend.native(workload.inputs(index)) for index in range(RING)]
     with backend.execution(), gpu_clock(spec.device == CUDA) as clock:
-        answer = _verify_and_time(backend, Subject(call, ring, backend.synchronize(), clock), reference, turns, watch)
+        subject = Subject(call, ring, backend.synchronize(), clock)
+        answer = _verify_and_time(backend, subject, reference, turns, watch)
+        if answer.status is Status.OK:
+            with watch.phase("facts_s"):
+                # First: what counts leaves behind is no memory of the trial
+                facts.update(_examined(backend, subject))
+                answer = replace(answer, counts={} if is_counted else _counted(backend, subject))
         facts.update({} if clock is None else clock.facts())
     phases = watch.phases()
     return replace(
@@ -94,9 +101,7 @@ def _verify_and_time(
         # A latency of wrong answers is worth nothing
         reason = "after timing: " + after.problem
         return Answer(Status.WRONG_OUTPUT, reason, steady=warm.steady, verification=after.verification)
-    with watch.phase("facts_s"):
-        facts = _examined(backend, subject)
-    return Answer(Status.OK, None, Phases(), series, warm.steady, after.verification, facts)
+    return Answer(Status.OK, None, Phases(), series, warm.steady, after.verification)
 
 
 def _verified_calls(backend: Backend, subject: Subject) -> Tuple[List[Outputs], List[Sample]]:
@@ -157,8 +162,13 @@ def _series(backend: Backend, subject: Subject, warm: WarmUp, turns: Optional[Tu
 
 
 def _examined(backend: Backend, subject: Subject) -> Facts:
+    facts = attempted("memory", lambda: host_memory(subject.call, subject.ring))
+    facts.update(attempted("backend", backend.examined))
+    return facts
+
+
+def _counted(backend: Backend, subject: Subject) -> Facts:
     call, inputs = subject.call, subject.ring[0]
     facts = attempted("operations", lambda: operation_facts(backend.operations(call, inputs)))
-    facts.update(attempted("memory", lambda: host_memory(call, subject.ring)))
-    facts.update(attempted("backend", lambda: backend.examined(call, inputs)))
+    facts.update(attempted("counts", lambda: backend.counted(call, inputs)))
     return facts

@@ -25,8 +25,9 @@ _MAX_BLOCK_CALLS = 1_000_000
 # Below this length, reading the pressure between two samples would change what the caches hold
 _MIN_SAMPLE_FOR_PRESSURE_NS = 1_000_000
 
-_CALLS_OF_A_TURN = 2
-"""At least so many are timed: with one, half of the time of slow calls would go into those that wake up."""
+_LEAST_CALLS_OF_A_TURN = 2
+_ENOUGH_CALLS_OF_A_TURN = 4
+"""Of slow calls a third of the time goes into those that wake up where two are timed, a fifth where four are."""
 
 _NS_PER_MS = 1_000_000
 
@@ -119,7 +120,7 @@ def time_turns(subject: Subject, protocol: Protocol, turns: Turns, expected_ns: 
         expected_ns: how long a call is likely to take.
     """
     most = max(1, protocol.max_samples // protocol.cycles)
-    rule = StoppingRule(protocol.turn_ms * _NS_PER_MS, _CALLS_OF_A_TURN, most)
+    rule = StoppingRule(protocol.turn_ms * _NS_PER_MS, _least_calls(protocol, expected_ns), most)
     source = itertools.cycle(subject.ring)
     taken: List[Series] = []
     spent_ns = 0
@@ -130,6 +131,14 @@ def time_turns(subject: Subject, protocol: Protocol, turns: Turns, expected_ns: 
         spent_ns += sum(taken[-1].durations_ns)
         turns.is_spent = spent_ns >= protocol.sync_budget_ms * _NS_PER_MS
     return replace(_joined(taken), stopped=turns.ended)
+
+
+def _least_calls(protocol: Protocol, expected_ns: float) -> int:
+    """Of each turn: what the budget has room for in the least number of turns, if it is known how long they are."""
+    if not expected_ns:
+        return _LEAST_CALLS_OF_A_TURN
+    room = int(protocol.sync_budget_ms * _NS_PER_MS / protocol.min_cycles / expected_ns)
+    return max(_LEAST_CALLS_OF_A_TURN, min(_ENOUGH_CALLS_OF_A_TURN, room))
 
 
 def time_sync(subject: Subject, protocol: Protocol, expected_ns: float = 0.0) -> Series:

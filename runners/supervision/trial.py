@@ -25,6 +25,7 @@ from runners.contract import (
     digest,
 )
 from runners.contract.catalogue.entries import CPU, CUDA
+from runners.contract.record import FactValue
 from runners.examination.profiler import checked_by_latency
 from runners.examination.utilisation import estimated_occupancy
 from runners.protocol.answer import Answer, merge_phases
@@ -69,6 +70,8 @@ class TrialProcesses:
         self._source = source
         self._interrupts = interrupts
         self._floors = Floors()
+        self._counts: Dict[str, Dict[str, FactValue]] = {}
+        """By digest of a specification what its calls consist of, and the trial in which it was counted."""
         self._largest: Dict[str, int] = {}
         """By what else decides a reference, the largest batch of the task."""
         for trial in task.every_trial:
@@ -110,7 +113,8 @@ class TrialProcesses:
             else:
                 prepared[name] = answer.phases
                 is_baseline = trial.spec.backend.name == _BASELINE and trial.replicate == 0
-                members[name] = Member(partial(measure, trial.spec, cached), allowances[name], is_baseline)
+                function = partial(measure, trial.spec, cached, is_counted=digest(trial.spec) in self._counts)
+                members[name] = Member(function, allowances[name], is_baseline)
         by_name = {trial.trial_id: trial for trial in trials}
         reasons: Dict[str, str] = {}
         for name, outcome in self._session([by_name[name] for name in members], members, None).items():
@@ -160,7 +164,8 @@ class TrialProcesses:
                 own = replace(session, interleaving=Interleaving.PAIRS, processes=2, reason=member.paired)
             outcomes[trial.trial_id] = None
             if member.left_out is None:
-                answer = _later(judge(member.ended, trial.timeout_s), member.first_cycle)
+                answer = self._with_counts(judge(member.ended, trial.timeout_s), trial, trial.spec)
+                answer = _later(answer, member.first_cycle)
                 outcomes[trial.trial_id] = Outcome(answer, member.ended, own)
         return outcomes
 
@@ -201,8 +206,18 @@ class TrialProcesses:
         before, failed = self._prepared(trial, spec, cached, deadline)
         if failed is not None and before.status is not Status.OK:
             return before, failed
-        answer, ended = self._child(partial(measure, spec, cached), trial, deadline)
+        function = partial(measure, spec, cached, is_counted=digest(spec) in self._counts)
+        answer, ended = self._child(function, trial, deadline)
+        answer = self._with_counts(answer, trial, spec)
         return replace(answer, phases=merge_phases(before.phases, answer.phases)), ended
+
+    def _with_counts(self, answer: Answer, trial: Trial, spec: TrialSpec) -> Answer:
+        """The answer, with what was counted once for all processes of a specification."""
+        if answer.status is not Status.OK:
+            return answer
+        if answer.counts:
+            self._counts.setdefault(digest(spec), dict(answer.counts, counted_by=trial.trial_id))
+        return replace(answer, facts=dict(answer.facts, **self._counts.get(digest(spec), {})), counts={})
 
     def _with_examination(self, answer: Answer, trial: Trial, deadline: float) -> Answer:
         """The answer and what the examination adds. What was timed stands, whatever becomes of it."""

@@ -90,6 +90,12 @@ def test_a_slow_call_is_timed_twice_in_each_turn_and_its_budget_ends_the_session
         assert statistics.median(sync(record).durations_ns) >= 50_000_000
 
 
+def test_a_call_is_timed_up_to_four_times_in_each_turn_where_the_budget_has_room_for_it(tmp_path: Path) -> None:
+    roomy = replace(TURNS, turn_ms=10, min_cycles=4, sync_budget_ms=4000)
+    for record in ran(tmp_path, *pair("synthetic-sleep", roomy)):
+        assert (sync(record).turns, sync(record).stopped) == ((4, 4, 4, 4), Stop.CYCLES)
+
+
 def test_the_guards_look_once_around_a_session_and_stand_in_each_of_its_records(tmp_path: Path) -> None:
     guards = replace(NO_GUARDS, load=LoadGuard(window_ms=50))
     first, twin = ran(tmp_path, *pair("synthetic-null"), guards=guards)
@@ -128,7 +134,7 @@ from runners.contract import Status
 from runners.protocol.answer import Answer
 from runners.supervision import kernel, trial
 
-def measure(spec, cached, turns):
+def measure(spec, cached, turns, is_counted):
     for _ in turns:
         if len(kernel.descendants(os.getppid())) > 1:
             raise MemoryError
@@ -218,6 +224,23 @@ def test_what_a_trial_does_to_its_process_changes_neither_its_neighbour_nor_the_
     expected = [undisturbed.facts[name] for name in names]
     assert [name for name, *both in zip(names, states["first"], expected, strict=True) if both[0] == both[1]] == []
     assert (states["twin"], states["later"]) == (expected, expected)
+
+
+COUNTED = """
+import os
+from runners.protocol import measure
+
+measure._counted = lambda backend, subject: {"operations": os.getpid()}
+"""
+
+
+def test_what_calls_consist_of_is_counted_once_for_all_sessions_and_memory_in_each(tmp_path: Path) -> None:
+    first, twin = pair("synthetic-null")
+    later = replace(first, trial_id="later", round=first.round + 1)
+    found = recorded(tmp_path, Path(sys.executable), first, twin, later, before=COUNTED)
+    counts = {(record.facts["operations"], record.facts["counted_by"]) for record in found.values()}
+    assert [by for _, by in counts] == ["first"]
+    assert all(record.facts["memory_peak_rss_bytes"] for record in found.values())
 
 
 def test_a_trial_that_is_to_be_alone_says_why(tmp_path: Path) -> None:

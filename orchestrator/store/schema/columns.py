@@ -78,7 +78,7 @@ SHARED_KEYS: Final = frozenset(
         *("attention_operators", "attn_implementation", "dtype_isa", "input_mask", "sdpa_kernel", "matmul_precision"),
         *("operations_by_name", "ort_operators", "ort_fused", "onnx_batch", "onnx_exporter", "onnx_provider"),
         *("library_model", "memory_format", "torch_cpu_capability", "artifact_sha256"),
-        *("floor_measured_by", "floor_structure"),
+        *("counted_by", "floor_measured_by", "floor_structure"),
         # facts of environments
         *("onnxruntime_build", "onnxruntime_providers", "onnxruntime_version", "python_implementation"),
         *("torch_git_version", "torch_version", "torch_config_sha256"),

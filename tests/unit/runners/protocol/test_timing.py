@@ -94,7 +94,8 @@ def test_what_happens_between_turns_is_in_no_sample_and_no_pressure(monkeypatch:
     def wait() -> None:
         call.now += 3_600_000_000_000
 
-    series = timing.time_turns(Subject(call, RING), Protocol(turn_ms=150), ScriptedTurns(2, wait), expected_ns=1e8)
+    protocol = Protocol(turn_ms=150, sync_budget_ms=1000)  # no room for more than two calls in each of five turns
+    series = timing.time_turns(Subject(call, RING), protocol, ScriptedTurns(2, wait), expected_ns=1e8)
     assert series.durations_ns == (100_000_000,) * 4
     assert series.pressure_ns == (100_000,) * 4
     assert series.pressure_total_ns == 400_000
