@@ -192,7 +192,7 @@ def judge(night: Night) -> dict[str, list[str]]:
     ended = [row for row in rows if row["status"] != Status.INFRASTRUCTURE_ERROR.value]
     keys = Counter((row["trial_id"], row["attempt"]) for row in rows)
     final = Counter(row["trial_id"] for row in ended)
-    planned = {trial["trial_id"] for row in campaigns for trial in planned_trials(row)}
+    planned = {trial_id for row in campaigns for trial_id in planned_trials(row)}
     sweeps = Counter(row["sweep"] for row in campaigns)
     print(f"{len(night.runs)} sweeps, {night.runs.total()} runs of the command, {len(planned)} trials planned")
     print(
@@ -209,10 +209,10 @@ def judge(night: Night) -> dict[str, list[str]]:
     }
 
 
-def planned_trials(campaign: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def planned_trials(campaign: dict[str, Any]) -> Iterator[str]:
     plan = StoredPlan.of(campaign)
     assert plan is not None
-    return (trial for task in plan.document["tasks"] for trial in task["trials"])
+    return (trial_id for task in plan.document["tasks"] for trial_id in task["trials"]["trial_id"])
 
 
 def left_on(host: LabHost, ports: set[int]) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """Plans as the rows of campaigns have them: what a campaign was to do, whatever today's files would plan."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from itertools import chain
 from typing import Any, Final, Self
 
 from orchestrator.boundary import plain_name, validated
@@ -28,9 +29,21 @@ class _Trial:
 
 
 @dataclass(frozen=True)
+class _Trials:
+    trial_id: list[str]
+    trial_key: list[str]
+    round: list[int]
+    replicate: list[int]
+
+    def __post_init__(self) -> None:
+        if len({len(self.trial_id), len(self.trial_key), len(self.round), len(self.replicate)}) > 1:
+            raise ValueError("its lists are of different lengths")
+
+
+@dataclass(frozen=True)
 class _Task:
     host: str
-    trials: list[_Trial]
+    trials: _Trials
 
 
 @dataclass(frozen=True)
@@ -41,7 +54,7 @@ class _Skip:
 
 @dataclass(frozen=True)
 class _Workload:
-    options: dict[str, Any]
+    options: dict[str, Any] | None = None
     source: str | None = None
 
 
@@ -62,7 +75,7 @@ class _Document:
     specifications: dict[str, _Specification]
 
     def __post_init__(self) -> None:
-        unknown = {trial.trial_key for task in self.tasks for trial in task.trials} - self.specifications.keys()
+        unknown = {key for task in self.tasks for key in task.trials.trial_key} - self.specifications.keys()
         if unknown:
             raise ValueError(f"there is no specification {one_line(min(unknown), 64)}, which a trial names")
         if any((self.common.workload or own.workload) is None for own in self.specifications.values()):
@@ -71,6 +84,9 @@ class _Document:
 
 _OF_VISIT: Final = tuple(field.name for field in fields(Trial) if field.name != "spec")
 """What the document says of a trial itself: all scalars."""
+
+_ABSENT: Final = object()
+"""Equal to no member."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +121,8 @@ class StoredPlan:
         workloads = [specification["workload"] for specification in self._specifications().values()]
         own = [workload for workload in workloads if workload.get("source") is not None]
         return {
-            ":".join(module_named(str(workload["options"].get(MODULE_OPTION)))): workload["source"] for workload in own
+            ":".join(module_named(str((workload.get("options") or {}).get(MODULE_OPTION)))): workload["source"]
+            for workload in own
         }
 
     def place(self, host: str) -> str:
@@ -119,8 +136,8 @@ class StoredPlan:
     def visits(self) -> dict[str, frozenset[Visit]]:
         """What is to run, by place; nothing at those at which nothing can."""
         found: dict[str, set[Visit]] = {place: set() for place in self.document["places"].values()}
-        for place, trial in self._trials():
-            found.setdefault(place, set()).add((trial["trial_key"], trial["round"], trial["replicate"]))
+        for place, _, visit in self._trials():
+            found.setdefault(place, set()).add(visit)
         return {place: frozenset(visits) for place, visits in found.items()}
 
     def disagreeing(self, other: Self) -> frozenset[str]:
@@ -140,15 +157,15 @@ class StoredPlan:
             attempts: the last of each trial in the store.
         """
         counts: dict[str, int] = {}
-        for place, trial in self._trials():
-            last = attempts.get(trial["trial_id"])
+        for place, trial_id, _ in self._trials():
+            last = attempts.get(trial_id)
             if last is None or last.status is Status.INFRASTRUCTURE_ERROR:
                 counts[place] = counts.get(place, 0) + 1
         return counts
 
     def specifications(self, place: str) -> dict[str, Mapping[str, Any]]:
         """What was to be measured at a place, by key."""
-        keys = {trial["trial_key"] for where, trial in self._trials() if where == place}
+        keys = {key for where, _, (key, _, _) in self._trials() if where == place}
         return {key: specification for key, specification in self._specifications().items() if key in keys}
 
     def with_places_of(self, now: Self) -> Row:
@@ -168,16 +185,17 @@ class StoredPlan:
         return campaign_plan(both, plan_digest=work_digest(self.sweep, visits), planned_trials=len(visits))
 
     def _specifications(self) -> dict[str, Mapping[str, Any]]:
-        return {key: {**self.document["common"], **own} for key, own in self.document["specifications"].items()}
+        return {key: _merged(self.document["common"], own) for key, own in self.document["specifications"].items()}
 
     def _at(self, places: Collection[str], part: str) -> list[Mapping[str, Any]]:
         return [entry for entry in self.document[part] if self.place(entry["host"]) in places]
 
-    def _trials(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    def _trials(self) -> Iterator[tuple[str, str, Visit]]:
+        """The place and the identity of each trial."""
         for task in self.document["tasks"]:
-            place = self.place(task["host"])
-            for trial in task["trials"]:
-                yield place, trial
+            place, columns = self.place(task["host"]), task["trials"]
+            visits = zip(*(columns[name] for name in ("trial_key", "round", "replicate")), strict=True)
+            yield from ((place, trial_id, visit) for trial_id, visit in zip(columns["trial_id"], visits, strict=True))
 
 
 def refuse_stored_code(campaign_id: str, modules: Collection[str], *, allowed: bool) -> None:
@@ -199,19 +217,19 @@ def refuse_stored_code(campaign_id: str, modules: Collection[str], *, allowed: b
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """A plan as a JSON value. What trials share with their repetitions is written once, under their key.
+    """A plan as a JSON value: the trials of a task in columns, for there may be a million of them.
 
-    So is what all specifications share: a protocol is longer than the rest.
+    What trials share with their repetitions is written once, under their key, and so is what all of these share.
     """
-    trials = [*(trial for planned in plan.tasks for trial in planned.task.trials), *(skip.trial for skip in plan.skips)]
-    specifications = {trial.trial_key: vars(trial.spec) for trial in trials}
+    trials = chain(*(planned.task.trials for planned in plan.tasks), (skip.trial for skip in plan.skips))
+    specifications = {trial.trial_key: trial.spec for trial in trials}
     return {
         "tasks": [
             {
                 "task_id": planned.task.task_id,
                 "host": planned.host,
                 "environment": planned.task.environment,
-                "trials": [_trial(trial) for trial in planned.task.trials],
+                "trials": {name: [getattr(trial, name) for trial in planned.task.trials] for name in _OF_VISIT},
             }
             for planned in plan.tasks
         ],
@@ -225,16 +243,50 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _factored(specifications: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What all specifications have in common, and by key what each has besides."""
-    some = next(iter(specifications.values()), {})
-    common = {
-        name: value for name, value in some.items() if all(spec.get(name) == value for spec in specifications.values())
-    }
-    own = {
-        key: {name: value for name, value in spec.items() if name not in common} for key, spec in specifications.items()
-    }
-    return {"common": common, "specifications": own}
+def _factored(specifications: Mapping[str, Any]) -> dict[str, Any]:
+    """What all specifications have in common, also within their parts, and by key what each has besides."""
+    common = _common(list(specifications.values()))
+    return {"common": common, "specifications": {key: _own(spec, common) for key, spec in specifications.items()}}
+
+
+def _common(values: Sequence[Any]) -> dict[str, Any]:
+    shared: dict[str, Any] = {}
+    for name in _names(values[0]) if values else ():
+        first, *others = (_member(value, name) for value in values)
+        if all(other == first for other in others):
+            shared[name] = first
+        elif all(_names(value) for value in (first, *others)) and (inner := _common([first, *others])):
+            shared[name] = inner
+    return shared
+
+
+def _own(value: Any, common: Mapping[str, Any]) -> dict[str, Any]:
+    """The members that a value does not share; of a part that it shares in part, the rest."""
+    own: dict[str, Any] = {}
+    for name in _names(value):
+        member = _member(value, name)
+        if name not in common:
+            own[name] = member
+        elif member != common[name]:
+            own[name] = _own(member, common[name])
+    return own
+
+
+def _merged(common: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """What was divided into these two."""
+    inner = {name: _merged(common[name], own[name]) for name in own if isinstance(common.get(name), Mapping)}
+    return {**common, **own, **inner}
+
+
+def _names(value: Any) -> Collection[str]:
+    """The names of a value's members; none of what has none."""
+    if isinstance(value, Mapping):
+        return value.keys()
+    return [field.name for field in fields(value)] if is_dataclass(value) else ()
+
+
+def _member(value: Any, name: str) -> Any:
+    return value.get(name, _ABSENT) if isinstance(value, Mapping) else getattr(value, name)
 
 
 def _trial(trial: Trial) -> dict[str, Any]:

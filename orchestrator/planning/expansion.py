@@ -33,7 +33,7 @@ from runners.statistics.allocation import PPM
 
 # Measured with the quickstart on two cores. Beside its budgets a trial builds, traces or loads its model, verifies it
 # and makes its minimum of calls.
-OVERHEAD_PER_TRIAL_S = 2.6
+OVERHEAD_PER_TRIAL_S = 2.0
 # A reference or an export, which the first round makes and later rounds find in the cache.
 PREPARATION_S = 1.4
 # The examination on a GPU beside its budgets: a context and a model again, utilisation's window, a profile of 16 calls.
@@ -65,11 +65,13 @@ def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
     _refuse_endless(sweep, sum(len(environments_on(sweep, host)) for host in chosen))
     tasks: list[PlannedTask] = []
     skips: list[Skip] = []
+    known: Known = {}
     for host in chosen:
-        divided = {environment: _divide(sweep, host, environment) for environment in environments_on(sweep, host)}
+        divided = {
+            environment: _divide(sweep, host, environment, known) for environment in environments_on(sweep, host)
+        }
         able = sum(bool(runnable) for runnable, _ in divided.values())
         for environment, (runnable, impossible) in divided.items():
-            known = shared_parts([*runnable, *(spec for spec, _ in impossible)])
             part = _Part(sweep, host, environment, campaign_id, known)
             skips += [Skip(host.name, environment, part.skipped(spec), reason) for spec, reason in impossible]
             if runnable:
@@ -81,7 +83,8 @@ def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
         for planned in tasks
         for trial in planned.task.trials
     )
-    return Plan(tuple(tasks), tuple(skips), unmatched, work_digest(sweep.name, visits), estimate_s(tasks), places)
+    work = work_digest(sweep.name, visits)
+    return Plan(tuple(tasks), tuple(skips), unmatched, work, estimate_s(tasks, known), places)
 
 
 def _refuse_endless(sweep: Sweep, places: int) -> None:
@@ -145,12 +148,16 @@ def specifications(sweep: Sweep, host: PlanningHost, environment: str | None = N
             )
 
 
-def unique(specs: Iterable[TrialSpec]) -> list[TrialSpec]:
-    """The specifications without repetitions, in their order."""
-    given = list(specs)
-    known, found = shared_parts(given), dict[str, TrialSpec]()
-    for spec in given:
-        found.setdefault(digest(spec, known), spec)
+def unique(specs: Iterable[TrialSpec], known: Known | None = None) -> list[TrialSpec]:
+    """The specifications without repetitions, in their order.
+
+    Args:
+        specs: with repetitions.
+        known: gets the parts of the specifications; see `canonical_json`.
+    """
+    known, found = {} if known is None else known, dict[str, TrialSpec]()
+    for spec in specs:
+        found.setdefault(digest(spec, shared_parts([spec], known)), spec)
     return list(found.values())
 
 
@@ -162,17 +169,22 @@ def place(sweep: Sweep, host: PlanningHost) -> str:
     return ", ".join(_gpu_models(host)) if sweep.targets == EACH_GPU_MODEL else host.name
 
 
-def estimate_s(tasks: Sequence[PlannedTask]) -> float:
-    """Wall time of the tasks in seconds, hosts and slots in parallel: turns and budgets plus measured overheads."""
+def estimate_s(tasks: Sequence[PlannedTask], known: Known | None = None) -> float:
+    """Wall time of the tasks in seconds, hosts and slots in parallel: turns and budgets plus measured overheads.
+
+    Args:
+        tasks: of all hosts.
+        known: of their specifications' parts; see `canonical_json`.
+    """
     per_slot: dict[tuple[str, int], float] = {}
     specs = {id(trial.spec): trial.spec for planned in tasks for trial in planned.task.trials}
     processes_ms = {name: _processes_ms(spec) for name, spec in specs.items()}
     floors = {name: _floor(spec) for name, spec in specs.items()}
-    texts: Known = {}
+    groups: Known = {}
     for planned in tasks:
         trials = planned.task.trials
         visits = Counter(id(trial.spec) for trial in trials)
-        seconds = START_OF_TASK_S + len(sessions_of(trials, texts)) * _looking_ms(planned.task) / 1000
+        seconds = START_OF_TASK_S + len(sessions_of(trials, groups, known)) * _looking_ms(planned.task) / 1000
         seconds += _floors_s({floors[name] for name in visits}) + OVERHEAD_PER_TRIAL_S * len(trials)
         seconds += sum(processes_ms[name] * count for name, count in visits.items()) / 1000
         new = {trial.trial_key: trial.spec for trial in trials if trial.round == 1}
@@ -302,13 +314,15 @@ def _able(sweep: Sweep, host: PlanningHost) -> int:
     return sum(len(_divide(sweep, host, environment)[0]) for environment in environments_on(sweep, host))
 
 
-def _divide(sweep: Sweep, host: PlanningHost, environment: str) -> tuple[list[TrialSpec], list[tuple[TrialSpec, str]]]:
-    """What can run, and what cannot with its reason."""
+def _divide(
+    sweep: Sweep, host: PlanningHost, environment: str, known: Known | None = None
+) -> tuple[list[TrialSpec], list[tuple[TrialSpec, str]]]:
+    """What can run, and what cannot with its reason; `known` as in `unique`."""
     runnable: list[TrialSpec] = []
     impossible: list[tuple[TrialSpec, str]] = []
     lacking = _environment_reason(sweep, host, environment)
     # An axis may name one point twice, such as `all` threads and their number.
-    for spec in unique(specifications(sweep, host, environment)):
+    for spec in unique(specifications(sweep, host, environment), known):
         reason = lacking or _cores_reason(spec, host) or refusal(spec) or model_problem(spec, host.machine)
         if reason is None:
             runnable.append(spec)
