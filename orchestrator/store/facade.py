@@ -91,5 +91,6 @@ class Store:
     def attempts(self, campaign_id: str) -> dict[str, Attempt]:
         """The last attempt of each trial of a campaign, by trial id. To be kept, the next must have a higher number."""
         rows = self.trials(["trial_id", "attempt", "status"], campaign_id=campaign_id).sort_by("attempt")
-        columns = [rows[name].to_pylist() for name in ("trial_id", "attempt", "status")]
-        return {name: Attempt(number, Status(status)) for name, number, status in zip(*columns, strict=True)}
+        names, *said = (rows[name].to_pylist() for name in ("trial_id", "attempt", "status"))
+        attempts = {pair: Attempt(pair[0], Status(pair[1])) for pair in set(zip(*said, strict=True))}
+        return {name: attempts[pair] for name, pair in zip(names, zip(*said, strict=True), strict=True)}

@@ -88,7 +88,8 @@ class Ingest:
         self._tell = tell
         self._room_wait_s = room_wait_s
         self._queue: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
-        self._known: dict[str, set[tuple[str, int]]] = {}
+        self._known: dict[str, dict[int, set[str]]] = {}
+        """By campaign and attempt the trials whose rows are on the disk."""
         self._failure: StoreError | None = None
         self._lock = threading.Lock()
         self._waiting_bytes = 0
@@ -149,7 +150,7 @@ class Ingest:
 
     def is_stored(self, key: RowKey) -> bool:
         """Whether the row is on the disk. Only of campaigns of which something was committed here."""
-        return (key.trial_id, key.attempt) in self._known.get(key.campaign_id, ())
+        return key.trial_id in self._known.get(key.campaign_id, {}).get(key.attempt, ())
 
     def attempts(self, campaign_id: str) -> Mapping[str, Attempt]:
         """The latest stored attempt of each trial of a campaign."""
@@ -249,14 +250,16 @@ class Ingest:
             new = batch if all(is_new) else batch.filter(pa.array(is_new))
             self._writer.append_batches([new])
         for key in seen:
-            self._known[key.campaign_id].add((key.trial_id, key.attempt))
+            self._known[key.campaign_id].setdefault(key.attempt, set()).add(key.trial_id)
             self.campaigns.add(key.campaign_id)
         return is_new
 
     def _knows(self, key: RowKey) -> bool:
         if key.campaign_id not in self._known:
-            self._known[key.campaign_id] = set(row_keys(self._store.trials(ROW_KEY, campaign_id=key.campaign_id)))
-        return (key.trial_id, key.attempt) in self._known[key.campaign_id]
+            known = self._known[key.campaign_id] = {}
+            for trial_id, attempt in row_keys(self._store.trials(ROW_KEY, campaign_id=key.campaign_id)):
+                known.setdefault(attempt, set()).add(trial_id)
+        return self.is_stored(key)
 
     def _no_room(self, error: StoreError, full_since_s: float | None) -> float:
         """Notes that nothing was stored: either the disk is full, for now, or this is the end."""

@@ -102,7 +102,10 @@ RAW = {
         "store/verification.py": "no link, and asks for its lock alone",
     },
     "pq.": {"store/query/tabular.py": WRITES, "store/storage/parts.py": STORE, "store/verification.py": STORE},
-    "pa.ipc.": {"store/storage/journal.py": "of bytes that the opener read"},
+    "pa.ipc.": {
+        "store/storage/journal.py": "of bytes that the opener read",
+        "store/storage/parts.py": "of what it wrote itself, below the lock of compactions",
+    },
     "pa.memory_map": {"store/storage/compaction.py": "that was written just now"},
     "pa.OSFile": {"store/storage/parts.py": WRITES},
     "ds.dataset": {

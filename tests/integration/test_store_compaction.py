@@ -5,13 +5,14 @@ from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.errors import StoreError
 from orchestrator.store import Store, system_row
 from orchestrator.store.schema import SORT_ORDER
-from orchestrator.store.storage import compaction, generations, writer
+from orchestrator.store.storage import compaction, generations, parts, writer
 from orchestrator.store.storage.compaction import CompactionBusyError, compact
 from tests.storing import CrashError, campaign, dying_at, names, plain_counts, row
 
@@ -61,6 +62,17 @@ def test_a_full_compaction_leaves_one_sorted_part_a_month(store: Store) -> None:
     assert part.equals(part.sort_by([(name, "ascending") for name in SORT_ORDER]))
     again = compact(store.layout, full=True)
     assert (again.months, again.rows, again.generation) == ((), 0, report.generation)
+
+
+def test_parts_are_merged_row_group_by_row_group(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(parts, "ROW_GROUP_ROWS", 5)
+    seal_parts(store, [7, 1, 9])
+    groups = list(parts.merged_groups(store.layout.parts(), tmp_path / "aside"))
+    assert [len(group) for group in groups] == [5, 5, 5, 2]
+    merged = pa.concat_tables(groups)
+    order = [(name, "ascending") for name in (*SORT_ORDER, "trial_id")]
+    assert merged.select(SORT_ORDER).equals(merged.sort_by(order).select(SORT_ORDER))
+    assert merged.sort_by(order).equals(store.trials().sort_by(order))
 
 
 @pytest.mark.usefixtures("low")

@@ -40,9 +40,9 @@ RECOVERY_S: Final = 60.0
 LEFTOVERS_S: Final = 120.0
 """A host that is up tells what waits there in seconds; one that is not must not hold up the others."""
 
-MAX_WAITING_BYTES: Final = 16 * 2**20
+MAX_WAITING_BYTES: Final = 4 * 2**20
 """Of records whose rows are not stored yet; nothing more is taken from anybody while there are more. In memory they are
-several times as large; the store writes so many in seconds."""
+ten times as large; the store writes so many in a second."""
 
 BREAK_S: Final = 3.0
 """A driver that took nothing for so long was stopped, or had to wait itself: it cannot tell who was silent."""

@@ -52,14 +52,15 @@ class RecordIntake:
         self.directory = directory
         self.builder = builder
         self.begun: dict[str, Begin] = {}
-        """By trial id."""
+        """By id of the trials that have begun and have no row yet."""
+        self.has_begun = False
+        """Whether any trial has."""
         self.has_end = False
         """Whether the runner said that it was done."""
         self.problems: list[str] = []
         """Why records give no row, of the first `MOST_PROBLEMS`."""
         self._trials = {trial.trial_id: trial for trial in task.trials}
         self._open = set(self._trials)
-        self._at_work: dict[str, Trial] = {}
         self._task = task
         self._ingest = ingest
         self._attempts = attempts or {}
@@ -99,7 +100,7 @@ class RecordIntake:
     @property
     def current(self) -> Trial | None:
         """The first of the trials that have begun and have no row yet."""
-        return next(iter(self._at_work.values()), None)
+        return next((self._trials[name] for name in self.begun), None)
 
     def trial(self, trial_id: str) -> Trial:
         """One of `trials`."""
@@ -128,7 +129,7 @@ class RecordIntake:
             elif (trial := self._trial(read.line)) is not None:
                 if isinstance(read.line, Begin):
                     self.begun[trial.trial_id] = read.line
-                    self._at_work[trial.trial_id] = trial
+                    self.has_begun = True
                     begun.append(trial)
                 elif isinstance(read.line, TrialRecord):
                     self._record(trial, read.line, read)
@@ -154,7 +155,7 @@ class RecordIntake:
             else:
                 self._differs = answer.reason or self._differs
                 self._open.discard(trial.trial_id)
-                self._at_work.pop(trial.trial_id, None)
+                self.begun.pop(trial.trial_id, None)
                 stored.append((trial, record))
         return stored
 

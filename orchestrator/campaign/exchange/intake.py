@@ -212,7 +212,8 @@ def _take_all(root: Path, report: ImportReport, ingest: Ingest | None) -> _RowSi
         task = _read_task(directory, exported, report.manifest)
         files = TaskFiles(str(directory)).starts()
         starts = [start for some in files if (start := _take(root, some, task, exported, report, sink)) is not None]
-        last = {trial_id: number for number, start in enumerate(starts) for trial_id in start.intake.begun}
+        begun = [start.intake.begun.keys() | start.recorded for start in starts]
+        last = {trial_id: number for number, names in enumerate(begun) for trial_id in names}
         done = {trial_id for start in starts for trial_id in start.recorded}
         report.begun += len(last.keys() - done)
         report.untouched += len({trial.trial_id for trial in task.trials} - done - last.keys())

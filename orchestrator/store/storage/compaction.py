@@ -4,15 +4,14 @@ Parts of one month are merged by size, ten of one tier at least, so that a row i
 merging reads immutable files and holds no lock but its own; the switch to the new generation takes milliseconds, and
 readers do not notice.
 
-Memory: one job holds less than 1.5 times `FULL_ROWS` rows and 1.5 times `FULL_BYTES`, and a sorted copy of one row
-group: below 1 GiB, however much is stored.
+Memory: one job holds the keys of its rows and a row group twice, however much is stored.
 """
 
 import math
 import shutil
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +36,15 @@ from orchestrator.store.storage.generations import (
 )
 from orchestrator.store.storage.journal import read_segment
 from orchestrator.store.storage.layout import Layout, Snapshot, at_most_once, exclusive, storage_errors, sync
-from orchestrator.store.storage.parts import Footer, file_name, read_checked, read_footer, write_trials
+from orchestrator.store.storage.parts import (
+    Footer,
+    file_name,
+    merged_groups,
+    read_checked,
+    read_footer,
+    row_groups,
+    write_trials,
+)
 from orchestrator.store.storage.seal import recover
 
 FULL_ROWS: Final = 100_000
@@ -151,7 +158,7 @@ def drop(layout: Layout, campaign_id: str) -> DropReport:
             if len(kept) < len(part):
                 rows += len(part) - len(kept)
                 removed.append(name)
-                added |= _rewritten(layout, name, kept) if len(kept) else {}
+                added |= _rewritten(layout, name, row_groups(kept)) if len(kept) else {}
         with exclusive(layout):
             now = layout.snapshot()
             fresh = (path for name, path in now.named("trials").items() if name not in before)
@@ -222,7 +229,9 @@ def _merge_month(layout: Layout, jobs: Sequence[Sequence[_Part]]) -> int:
     """Puts one part in the place of the parts of each job; how many rows they have."""
     added: dict[str, Path | bytes] = {}
     for job in jobs:
-        merged = _rewritten(layout, job[0].name, read_checked([part.path for part in job], "trials"))
+        aside = layout.merging / uuid.uuid4().hex
+        merged = _rewritten(layout, job[0].name, merged_groups((part.path for part in job), aside))
+        aside.unlink()
         written = sum(read_footer(path).rows for path in merged.values())
         expected = sum(part.footer.rows for part in job)
         if written != expected:
@@ -234,10 +243,10 @@ def _merge_month(layout: Layout, jobs: Sequence[Sequence[_Part]]) -> int:
     return sum(part.footer.rows for job in jobs for part in job)
 
 
-def _rewritten(layout: Layout, name: str, rows: pa.Table) -> dict[str, Path]:
-    """A new part of rows, in the month of the part `name`; for `generations.replace`."""
+def _rewritten(layout: Layout, name: str, groups: Iterable[pa.Table]) -> dict[str, Path]:
+    """A new part of row groups, in the month of the part `name`; for `generations.replace`."""
     fresh = layout.merging / uuid.uuid4().hex
-    write_trials(fresh, rows)
+    write_trials(fresh, groups)
     sync(fresh)
     with pa.memory_map(str(fresh)) as content:
         return {f"{name.rpartition('/')[0]}/{file_name(content.read_buffer())}": fresh}

@@ -5,11 +5,12 @@ pass over row groups: a flipped bit there loses rows in silence.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -91,10 +92,10 @@ def campaigns_in(filesystem: pafs.FileSystem, path: str) -> list[str]:
 
 
 def encode_trials(rows: pa.Table) -> memoryview:
-    """A sorted part of `trials`, as the bytes of a file."""
+    """A part of rows of `trials` in any order, sorted, as the bytes of a file."""
     sink = pa.BufferOutputStream()
     try:
-        pq.write_table(rows, sink, row_group_size=ROW_GROUP_ROWS, **parquet_options())
+        _write(sink, row_groups(rows))
     except pa.ArrowException as error:
         raise StoreError(f"{len(rows)} rows cannot be written as Parquet: {error}") from error
     return memoryview(sink.getvalue())
@@ -107,31 +108,71 @@ def encode_small(rows: pa.Table) -> memoryview:
     return memoryview(sink.getvalue())
 
 
-def write_trials(path: Path, rows: pa.Table) -> None:
-    """Writes a part of rows in any order, sorted; a sorted copy of one row group is made at a time.
+def write_trials(path: Path, groups: Iterable[pa.Table]) -> None:
+    """Writes a part of row groups, of which no more than one is held at a time.
 
     Raises:
         OSError: the disk refuses.
         StoreError: Arrow cannot write it, for want of memory for instance.
     """
     try:
-        order = pc.sort_indices(rows.select(list(SORT_ORDER)), sort_keys=[(name, "ascending") for name in SORT_ORDER])
         # Opened here, to be closed also if the disk is full and the writer cannot write its end.
-        with pa.OSFile(str(path), "wb") as sink, pq.ParquetWriter(sink, TRIALS, **parquet_options()) as writer:
-            for start in range(0, len(order), ROW_GROUP_ROWS):
-                writer.write_table(rows.take(order.slice(start, ROW_GROUP_ROWS)), row_group_size=ROW_GROUP_ROWS)
+        with pa.OSFile(str(path), "wb") as sink:
+            _write(sink, groups)
     except pa.ArrowException as error:
         raise StoreError(f"cannot write {path}: {error}") from error
 
 
+def row_groups(rows: pa.Table) -> Iterator[pa.Table]:
+    """Rows in any order as the row groups of a part; a sorted copy of one is made at a time."""
+    order = _sorted(rows)
+    for start in range(0, len(order), ROW_GROUP_ROWS):
+        yield rows.take(order.slice(start, ROW_GROUP_ROWS))
+
+
+def merged_groups(paths: Iterable[Path], aside: Path) -> Iterator[pa.Table]:
+    """The row groups of a part that has the rows of some others, of which a row group is held at a time.
+
+    Args:
+        paths: of the others, each of which is read once and proven whole.
+        aside: a file that is made here: the rows of each part, divided by the row groups that they come into.
+    """
+    names = list(paths)
+    order = _sorted(read_columns(names, "trials", SORT_ORDER)).to_numpy()
+    group_of = np.empty_like(order)
+    group_of[order] = np.arange(len(order)) // ROW_GROUP_ROWS
+    pieces: dict[int, list[int]] = {}
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, TRIALS, options=options) as writer:
+        place = written = 0
+        for rows in (rows.cast(TRIALS) for path in names for rows in _checked_groups(path)):
+            groups, place = group_of[place : place + len(rows)], place + len(rows)
+            for group in np.unique(groups).tolist():
+                for batch in rows.filter(pa.array(groups == group)).to_batches():
+                    writer.write_batch(batch)
+                    pieces.setdefault(group, []).append(written)
+                    written += 1
+    release_memory()
+    with pa.OSFile(str(aside)) as source:
+        reader = pa.ipc.open_file(source)
+        for _, numbers in sorted(pieces.items()):
+            yield _in_order(pa.Table.from_batches(map(reader.get_batch, numbers), TRIALS))
+            release_memory()
+
+
 def read_checked(paths: Iterable[Path], table: str) -> pa.Table:
     """All rows of some local files of a table, each of which was proven whole."""
-    tables = [SCHEMAS[table].empty_table()]
-    for path in paths:
-        content = read_whole(pafs.LocalFileSystem(), str(path))
-        with reading_errors(path, _VERIFY):
-            tables.append(pq.ParquetFile(pa.BufferReader(content)).read().cast(SCHEMAS[table]))
-    return pa.concat_tables(tables)
+    groups = (group.cast(SCHEMAS[table]) for path in paths for group in _checked_groups(path))
+    return pa.concat_tables([SCHEMAS[table].empty_table(), *groups])
+
+
+def _checked_groups(path: Path) -> Iterator[pa.Table]:
+    """The row groups of a local file that was proven whole."""
+    content = read_whole(pafs.LocalFileSystem(), str(path))
+    with reading_errors(path, _VERIFY):
+        file = pq.ParquetFile(pa.BufferReader(content))
+        for number in range(file.num_row_groups):
+            yield file.read_row_group(number)
 
 
 def read_columns(
@@ -142,3 +183,23 @@ def read_columns(
     with reading_errors(files[0] if files else table):
         dataset = ds.dataset(files, schema=SCHEMAS[table], format="parquet")
         return dataset.to_table(columns=list(columns), filter=condition)
+
+
+def release_memory() -> None:
+    """Gives back what Arrow has freed: an allocator keeps for the next rows what the last ones took."""
+    pa.default_memory_pool().release_unused()
+
+
+def _in_order(rows: pa.Table) -> pa.Table:
+    return rows.take(_sorted(rows))
+
+
+def _sorted(rows: pa.Table) -> pa.Array:
+    return pc.sort_indices(rows.select(list(SORT_ORDER)), sort_keys=[(name, "ascending") for name in SORT_ORDER])
+
+
+def _write(sink: pa.NativeFile, groups: Iterable[pa.Table]) -> None:
+    with pq.ParquetWriter(sink, TRIALS, **parquet_options()) as writer:
+        for group in groups:
+            writer.write_table(group, row_group_size=ROW_GROUP_ROWS)
+            del group  # before the next one is made

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orchestrator.store.schema import ROW_KEY, SORT_ORDER
+from orchestrator.store.schema import ROW_KEY
 from orchestrator.store.storage.generations import publish
 from orchestrator.store.storage.journal import lock_leftover, put_aside, read_segment
 from orchestrator.store.storage.layout import Layout, exclusive, remove, storage_errors
@@ -98,9 +98,7 @@ def row_keys(rows: pa.Table) -> Iterable[tuple[str, int]]:
 
 def _encoded(rows: pa.Table) -> Iterator[tuple[str, memoryview]]:
     """The rows of each month as a part."""
-    if not len(rows):
-        return
-    ordered = rows.sort_by([(name, "ascending") for name in SORT_ORDER])
-    months = pc.strftime(ordered["started_at"].cast(pa.timestamp("us")), format="%Y-%m")
-    for month in sorted(pc.unique(months).to_pylist()):
-        yield month, encode_trials(ordered.filter(pc.equal(months, month)))
+    months = pc.strftime(rows["started_at"].cast(pa.timestamp("us")), format="%Y-%m")
+    named = sorted(pc.unique(months).to_pylist())
+    for month in named:
+        yield month, encode_trials(rows.filter(pc.equal(months, month)) if len(named) > 1 else rows)

@@ -11,6 +11,7 @@ from orchestrator.store.storage.compaction import MANY_PARTS, CompactionBusyErro
 from orchestrator.store.storage.generations import KEEP_S, change_rows, prepare, put_rows
 from orchestrator.store.storage.journal import Segment
 from orchestrator.store.storage.layout import Layout, store_id
+from orchestrator.store.storage.parts import release_memory
 from orchestrator.store.storage.seal import SealReport, recover, seal_segment
 from orchestrator.store.validation import batch_of
 
@@ -21,7 +22,7 @@ GROWTH: Final = 4
 of a small one. The end of a campaign seals all."""
 DUE_PARTS: Final = 50
 """So many new parts are compacted before the end of a campaign."""
-SEAL_BYTES = 64 * 2**20
+SEAL_BYTES = 16 * 2**20
 """A segment is sealed in memory: one of very long sample lists must not become a matter of gigabytes."""
 
 
@@ -106,8 +107,7 @@ class Writer:
                 segment.close()
             self.reports.append(report)
             self._sealed_rows += report.rows
-            # Else the allocator keeps for the next segment what this one took
-            pa.default_memory_pool().release_unused()
+            release_memory()
         if self._left_behind:
             self.reports.extend(recover(self._layout))
             self._left_behind = False
