@@ -224,8 +224,8 @@ PLAN = {
     "tasks": [{"task_id": "t", "host": "h1", "environment": "cpu",
                "trials": {"trial_id": ["a"], "trial_key": ["k"], "round": [1], "replicate": [0], "order": [0]}}],
     "skips": [], "unmatched": [], "places": {"h1": "h1"},
-    "common": {"dtype": "float32"},
-    "specifications": {"k": {"workload": {"name": "mine", "batch": 1, "options": {"module": "m.py:build@0"}, "source": "x"}}},
+    "common": {"dtype": "float32", "workload": {"name": "mine", "options": {"module": "m.py:build@0"}, "source": "x"}},
+    "specifications": {"k": {"workload": {"batch": 1}}},
 }  # fmt: skip
 
 

@@ -35,7 +35,7 @@ POWER: Final = 0.8
 PROCESSES: Final = (3, 10)
 SESSIONS: Final = (3, 10)
 BUDGET: Final = 36
-"""Of sessions of a campaign, three of each group first: the quickstart has about as many in its time."""
+"""Of sessions of a campaign, three of each group first; the quickstart has 20 to 30, of twice the length."""
 _BUDGET: Final = "budget"
 CVS: Final = (0.01, 0.015, 0.02, 0.03, 0.1, 0.3)
 SLOWER: Final = (1.05, 1.10)
@@ -218,8 +218,9 @@ python -m benchmarks.simulation --campaigns {campaigns_plain} --runs {runs_plain
 
 from simulated campaigns whose truth is known (seed {seed}), through the functions that read and judge real rows;
 {campaigns} campaigns per number. A campaign has {campaign.groups} groups of {campaign.backends} backends in sessions of
-{campaign.cycles} cycles, and an A/A pair in one of them: {ratios} ratios, judged together. That is the quickstart;
-"budget" is its way: three sessions of each group, then the next one where an interval is widest, {budget} in all, none
+{campaign.cycles} cycles, and an A/A pair in one of them: {ratios} ratios, judged together: the quickstart,
+whose turns are longer; "budget" is its way: three sessions of each group, then the next one where an interval is
+widest, {budget} in all, none
 once all are within {precision:.1%}. The speed of a quiet machine has noise of 7 %, correlated over 1 to 10 s; a busy
 one has bursts of +42 % for 20 % of the time besides. A turn has {noise.samples} samples with a log-normal scatter of
 {noise.sample_sigma:.0%}, of which {noise.burst_share:.0%} are prolonged by a Pareto tail of index

@@ -118,7 +118,7 @@ class StoredPlan:
     @property
     def modules(self) -> dict[str, str]:
         """The texts of its models' own files, by `FILE.py:FUNCTION`; nothing of workloads of the catalogue."""
-        workloads = [specification["workload"] for specification in self._specifications().values()]
+        workloads = [specification["workload"] or {} for specification in self._specifications().values()]
         own = [workload for workload in workloads if workload.get("source") is not None]
         return {
             ":".join(module_named(str((workload.get("options") or {}).get(MODULE_OPTION)))): workload["source"]
@@ -253,7 +253,7 @@ def _common(values: Sequence[Any]) -> dict[str, Any]:
     shared: dict[str, Any] = {}
     for name in _names(values[0]) if values else ():
         first, *others = (_member(value, name) for value in values)
-        if all(other == first for other in others):
+        if all(_same(other, first) for other in others):
             shared[name] = first
         elif all(_names(value) for value in (first, *others)) and (inner := _common([first, *others])):
             shared[name] = inner
@@ -267,15 +267,20 @@ def _own(value: Any, common: Mapping[str, Any]) -> dict[str, Any]:
         member = _member(value, name)
         if name not in common:
             own[name] = member
-        elif member != common[name]:
+        elif not _same(member, common[name]):
             own[name] = _own(member, common[name])
     return own
 
 
 def _merged(common: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """What was divided into these two."""
-    inner = {name: _merged(common[name], own[name]) for name in own if isinstance(common.get(name), Mapping)}
-    return {**common, **own, **inner}
+    parts = [name for name in own if isinstance(common.get(name), Mapping) and isinstance(own[name], Mapping)]
+    return {**common, **own, **{name: _merged(common[name], own[name]) for name in parts}}
+
+
+def _same(first: Any, second: Any) -> bool:
+    # To Python 1 and true are equal
+    return first is second or (first == second and repr(first) == repr(second))
 
 
 def _names(value: Any) -> Collection[str]:

@@ -5,7 +5,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 
@@ -65,14 +65,14 @@ def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
     _refuse_endless(sweep, sum(len(environments_on(sweep, host)) for host in chosen))
     tasks: list[PlannedTask] = []
     skips: list[Skip] = []
-    known: Known = {}
+    shared = _Shared(_all_shapes(sweep))
     for host in chosen:
         divided = {
-            environment: _divide(sweep, host, environment, known) for environment in environments_on(sweep, host)
+            environment: _divide(sweep, host, environment, shared) for environment in environments_on(sweep, host)
         }
         able = sum(bool(runnable) for runnable, _ in divided.values())
         for environment, (runnable, impossible) in divided.items():
-            part = _Part(sweep, host, environment, campaign_id, known)
+            part = _Part(sweep, host, environment, campaign_id, shared.known)
             skips += [Skip(host.name, environment, part.skipped(spec), reason) for spec, reason in impossible]
             if runnable:
                 tasks += part.tasks(runnable, able)
@@ -84,7 +84,7 @@ def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
         for trial in planned.task.trials
     )
     work = work_digest(sweep.name, visits)
-    return Plan(tuple(tasks), tuple(skips), unmatched, work, estimate_s(tasks, known), places)
+    return Plan(tuple(tasks), tuple(skips), unmatched, work, estimate_s(tasks, shared.known), places)
 
 
 def _refuse_endless(sweep: Sweep, places: int) -> None:
@@ -127,9 +127,21 @@ def needed_environments(planned: Plan) -> dict[str, frozenset[str]]:
     return needed
 
 
-def specifications(sweep: Sweep, host: PlanningHost, environment: str | None = None) -> Iterator[TrialSpec]:
-    """The points of a sweep's parameter space on a host, in one environment or in any."""
-    axes = [list(_shapes(axis)) for axis in sweep.workloads]
+def specifications(
+    sweep: Sweep,
+    host: PlanningHost,
+    environment: str | None = None,
+    shapes: Sequence[Sequence[WorkloadSpec]] | None = None,
+) -> Iterator[TrialSpec]:
+    """The points of a sweep's parameter space on a host.
+
+    Args:
+        sweep: the parameter space.
+        host: decides how many threads `all` are.
+        environment: by default any.
+        shapes: of each axis of workloads, where several hosts share them.
+    """
+    axes = _all_shapes(sweep) if shapes is None else shapes
     backends = [
         BackendSpec(backend.name, backend.all_options())
         for backend in sweep.backends
@@ -206,6 +218,14 @@ def allocation(sweep: Sweep, trials: Iterable[Trial], budget_ms: int) -> Allocat
         budget_ms: of all sessions, those that were measured before included.
     """
     return Allocation(budget_ms, round(PPM * sweep.precision), tuple(trials))
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """What the specifications of a sweep share, on whatever host: each value once, and its text."""
+
+    shapes: Sequence[Sequence[WorkloadSpec]]
+    known: Known = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -311,18 +331,19 @@ def _gpu_models(host: PlanningHost) -> list[str]:
 
 
 def _able(sweep: Sweep, host: PlanningHost) -> int:
-    return sum(len(_divide(sweep, host, environment)[0]) for environment in environments_on(sweep, host))
+    shared = _Shared(_all_shapes(sweep))
+    return sum(len(_divide(sweep, host, environment, shared)[0]) for environment in environments_on(sweep, host))
 
 
 def _divide(
-    sweep: Sweep, host: PlanningHost, environment: str, known: Known | None = None
+    sweep: Sweep, host: PlanningHost, environment: str, shared: _Shared
 ) -> tuple[list[TrialSpec], list[tuple[TrialSpec, str]]]:
-    """What can run, and what cannot with its reason; `known` as in `unique`."""
+    """What can run, and what cannot with its reason."""
     runnable: list[TrialSpec] = []
     impossible: list[tuple[TrialSpec, str]] = []
     lacking = _environment_reason(sweep, host, environment)
     # An axis may name one point twice, such as `all` threads and their number.
-    for spec in unique(specifications(sweep, host, environment), known):
+    for spec in unique(specifications(sweep, host, environment, shared.shapes), shared.known):
         reason = lacking or _cores_reason(spec, host) or refusal(spec) or model_problem(spec, host.machine)
         if reason is None:
             runnable.append(spec)
@@ -353,6 +374,10 @@ def _cores_reason(spec: TrialSpec, host: PlanningHost) -> str | None:
 
 def _copies(sweep: Sweep, spec: TrialSpec) -> int:
     return 1 + sweep.is_duplicated(spec.workload.name, spec.backend.name, spec.workload.batch)
+
+
+def _all_shapes(sweep: Sweep) -> list[list[WorkloadSpec]]:
+    return [list(_shapes(axis)) for axis in sweep.workloads]
 
 
 def _shapes(axis: WorkloadAxis) -> Iterator[WorkloadSpec]:

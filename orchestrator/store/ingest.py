@@ -256,9 +256,10 @@ class Ingest:
 
     def _knows(self, key: RowKey) -> bool:
         if key.campaign_id not in self._known:
-            known = self._known[key.campaign_id] = {}
+            known: dict[int, set[str]] = {}
             for trial_id, attempt in row_keys(self._store.trials(ROW_KEY, campaign_id=key.campaign_id)):
                 known.setdefault(attempt, set()).add(trial_id)
+            self._known[key.campaign_id] = known
         return self.is_stored(key)
 
     def _no_room(self, error: StoreError, full_since_s: float | None) -> float:

@@ -24,7 +24,7 @@ class Answer:
     verification: Optional[Verification] = None
     facts: Dict[str, FactValue] = field(default_factory=dict)
     counts: Dict[str, FactValue] = field(default_factory=dict)
-    """Facts that are the same in every process of the trial, of one that was to find them."""
+    """Facts that are the same in every process of the specification, of one that was to find them."""
 
 
 def encode_answer(answer: Answer) -> bytes:

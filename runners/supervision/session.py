@@ -20,7 +20,7 @@ from runners.supervision.process import Channel, Child, Ended, end_all, end_stra
 from runners.supervision.room import Room
 
 _TURNS_TO_FINISH = 3
-"""A turn, and the calls after the last one that verify and count, take no longer than so many turns of three calls."""
+"""A turn, and the calls after the last one that verify and count, take no longer than so many turns."""
 
 _DYING_S = 1.0
 """For a process that the kernel has killed, until it is dead."""

@@ -71,7 +71,7 @@ class TrialProcesses:
         self._interrupts = interrupts
         self._floors = Floors()
         self._counts: Dict[str, Dict[str, FactValue]] = {}
-        """By digest of a specification what its calls consist of, and the trial in which it was counted."""
+        """By digest of a specification what its calls consist of, and the trial that counted."""
         self._largest: Dict[str, int] = {}
         """By what else decides a reference, the largest batch of the task."""
         for trial in task.every_trial:
@@ -215,9 +215,11 @@ class TrialProcesses:
         """The answer, with what was counted once for all processes of a specification."""
         if answer.status is not Status.OK:
             return answer
-        if answer.counts:
-            self._counts.setdefault(digest(spec), dict(answer.counts, counted_by=trial.trial_id))
-        return replace(answer, facts=dict(answer.facts, **self._counts.get(digest(spec), {})), counts={})
+        own: Dict[str, FactValue] = dict(answer.counts, counted_by=trial.trial_id) if answer.counts else {}
+        # What could not be counted here is tried again by the next process
+        if own and not any(name.endswith("_problem") for name in own):
+            self._counts.setdefault(digest(spec), own)
+        return replace(answer, facts=dict(answer.facts, **self._counts.get(digest(spec), own)), counts={})
 
     def _with_examination(self, answer: Answer, trial: Trial, deadline: float) -> Answer:
         """The answer and what the examination adds. What was timed stands, whatever becomes of it."""

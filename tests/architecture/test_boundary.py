@@ -107,7 +107,7 @@ RAW = {
         "store/storage/parts.py": "of what it wrote itself, below the lock of compactions",
     },
     "pa.memory_map": {"store/storage/compaction.py": "that was written just now"},
-    "pa.OSFile": {"store/storage/parts.py": WRITES},
+    "pa.OSFile": {"store/storage/parts.py": "writes, and reads what it wrote itself"},
     "ds.dataset": {
         "store/query/view.py": STORE,
         "store/storage/layout.py": STORE,

@@ -243,6 +243,30 @@ def test_what_calls_consist_of_is_counted_once_for_all_sessions_and_memory_in_ea
     assert all(record.facts["memory_peak_rss_bytes"] for record in found.values())
 
 
+UNCOUNTED = """
+import os
+import sys
+from runners.protocol import measure
+
+def counted(backend, subject):
+    try:
+        os.close(os.open(sys.argv[1] + "/counted", os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return {"operations": 7}
+    return {"operations_problem": "no room"}
+
+measure._counted = counted
+"""
+
+
+def test_what_one_process_could_not_count_the_next_one_counts(tmp_path: Path) -> None:
+    first, twin = pair("synthetic-null")
+    later = replace(first, trial_id="later", round=first.round + 1)
+    found = recorded(tmp_path, Path(sys.executable), first, twin, later, before=UNCOUNTED)
+    said = {name: (record.facts.get("operations"), record.facts["counted_by"]) for name, record in found.items()}
+    assert said == {"first": (None, "first"), "twin": (7, "twin"), "later": (7, "twin")}
+
+
 def test_a_trial_that_is_to_be_alone_says_why(tmp_path: Path) -> None:
     found = ran(tmp_path, *[replace(each, attempt=3, alone=True) for each in pair("synthetic-null")])
     sessions = [record.session for record in found if record.session]

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.errors import StoreError
 from orchestrator.store import Store, system_row
-from orchestrator.store.schema import SORT_ORDER
+from orchestrator.store.schema import SORT_ORDER, TRIALS
 from orchestrator.store.storage import compaction, generations, parts, writer
 from orchestrator.store.storage.compaction import CompactionBusyError, compact
 from tests.storing import CrashError, campaign, dying_at, names, plain_counts, row
@@ -131,17 +131,31 @@ def test_writers_that_are_killed_leave_no_heap_of_files(store: Store, monkeypatc
     assert len(store.trials()) == 80
 
 
-def test_a_flipped_bit_is_found_and_not_copied(store: Store) -> None:
+@pytest.mark.parametrize("column", ["trial_id", *SORT_ORDER])
+def test_a_flipped_bit_is_found_and_not_copied(store: Store, column: str) -> None:
     seal_parts(store, [40, 40])
-    part = store.layout.parts()[0]
+    _, part = store.layout.parts()
     data = bytearray(part.read_bytes())
-    column = pq.read_metadata(part).row_group(0).column(0)
-    data[column.data_page_offset + column.total_compressed_size - 8] ^= 1
+    chunk = pq.read_metadata(part).row_group(0).column(TRIALS.get_field_index(column))
+    data[chunk.data_page_offset + chunk.total_compressed_size - 8] ^= 1
     part.write_bytes(data)
     with pytest.raises(StoreError, match=rf"{part.name} is damaged: .*results verify"):
         compact(store.layout, full=True)
     assert len(store.layout.parts()) == 2
     assert list(store.layout.temporary.iterdir()) == []
+
+
+def test_a_part_with_other_columns_is_told_and_left_alone(store: Store) -> None:
+    seal_parts(store, [4, 4])
+    _, part = store.layout.parts()
+    sink = pa.BufferOutputStream()
+    pq.write_table(pq.ParquetFile(part).read().drop_columns(["seed"]), sink)
+    strange = part.with_name(parts.file_name(sink.getvalue()))
+    strange.write_bytes(sink.getvalue())
+    part.unlink()
+    with pytest.raises(StoreError, match=f"cannot read .*{strange.name}"):
+        compact(store.layout, full=True)
+    assert len(store.layout.parts()) == 2
 
 
 def test_what_is_sealed_or_put_while_parts_are_merged_stays(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,8 +53,8 @@ class RecordIntake:
         self.builder = builder
         self.begun: dict[str, Begin] = {}
         """By id of the trials that have begun and have no row yet."""
-        self.has_begun = False
-        """Whether any trial has."""
+        self.has_begin = False
+        """Whether any trial has begun."""
         self.has_end = False
         """Whether the runner said that it was done."""
         self.problems: list[str] = []
@@ -129,7 +129,7 @@ class RecordIntake:
             elif (trial := self._trial(read.line)) is not None:
                 if isinstance(read.line, Begin):
                     self.begun[trial.trial_id] = read.line
-                    self.has_begun = True
+                    self.has_begin = True
                     begun.append(trial)
                 elif isinstance(read.line, TrialRecord):
                     self._record(trial, read.line, read)

@@ -136,7 +136,7 @@ class TaskTracker:
             return False
         self.lost_a_task = True
         origin = _origin(task)
-        self._failed_starts[origin] = 0 if running.intake.has_begun else self._failed_starts[origin] + 1
+        self._failed_starts[origin] = 0 if running.intake.has_begin else self._failed_starts[origin] + 1
         again = self._failed_starts[origin] < MAX_ATTEMPTS
         goes_on = "it goes on" if again else "the same command goes on"
         outcome = None if running.ended is None else running.ended.outcome
@@ -162,7 +162,7 @@ class TaskTracker:
             self.notice(f"{host}: {why}{_last_line(outcome.log_tail)}")
         origin = _origin(task)
         # What was measured and did not arrive is no progress: it would be measured for ever.
-        progressed = bool(recorded) or (problem is None and running.intake.has_begun)
+        progressed = bool(recorded) or (problem is None and running.intake.has_begin)
         self._failed_starts[origin] = 0 if progressed else self._failed_starts[origin] + 1
         if self._failed_starts[origin] < MAX_ATTEMPTS:
             return tuple(left)

@@ -4,7 +4,8 @@ Parts of one month are merged by size, ten of one tier at least, so that a row i
 merging reads immutable files and holds no lock but its own; the switch to the new generation takes milliseconds, and
 readers do not notice.
 
-Memory: one job holds the keys of its rows and a row group twice, however much is stored.
+Memory: one job holds the keys of its rows, one file, and a row group twice, however much is stored. Where rows are so
+long that `FULL_BYTES` ends a job, all of it may be one row group.
 """
 
 import math

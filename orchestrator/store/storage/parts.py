@@ -5,12 +5,13 @@ pass over row groups: a flipped bit there loses rows in silence.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -131,27 +132,18 @@ def row_groups(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 def merged_groups(paths: Iterable[Path], aside: Path) -> Iterator[pa.Table]:
-    """The row groups of a part that has the rows of some others, of which a row group is held at a time.
+    """The row groups of a part that has the rows of some others, one at a time.
 
     Args:
-        paths: of the others, each of which is read once and proven whole.
+        paths: of the others, each of which is proven whole.
         aside: a file that is made here: the rows of each part, divided by the row groups that they come into.
     """
-    names = list(paths)
-    order = _sorted(read_columns(names, "trials", SORT_ORDER)).to_numpy()
+    parts = list(paths)
+    keys = [group for path in parts for group in _checked_groups(path, "trials", SORT_ORDER)]
+    order = _sorted(pa.concat_tables(keys)).to_numpy()
     group_of = np.empty_like(order)
     group_of[order] = np.arange(len(order)) // ROW_GROUP_ROWS
-    pieces: dict[int, list[int]] = {}
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, TRIALS, options=options) as writer:
-        place = written = 0
-        for rows in (rows.cast(TRIALS) for path in names for rows in _checked_groups(path)):
-            groups, place = group_of[place : place + len(rows)], place + len(rows)
-            for group in np.unique(groups).tolist():
-                for batch in rows.filter(pa.array(groups == group)).to_batches():
-                    writer.write_batch(batch)
-                    pieces.setdefault(group, []).append(written)
-                    written += 1
+    pieces = _lay_aside(parts, group_of, aside)
     release_memory()
     with pa.OSFile(str(aside)) as source:
         reader = pa.ipc.open_file(source)
@@ -160,19 +152,43 @@ def merged_groups(paths: Iterable[Path], aside: Path) -> Iterator[pa.Table]:
             release_memory()
 
 
+def _lay_aside(parts: Iterable[Path], group_of: npt.NDArray[np.integer[Any]], aside: Path) -> dict[int, list[int]]:
+    """Writes the rows of parts as record batches, each of rows of one group; the numbers of the batches by group.
+
+    Args:
+        parts: one after the other.
+        group_of: their rows, by place among all.
+        aside: a file that is made.
+    """
+    pieces: dict[int, list[int]] = {}
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, TRIALS, options=options) as writer:
+        place = written = 0
+        for rows in (rows for path in parts for rows in _checked_groups(path, "trials")):
+            groups, place = group_of[place : place + len(rows)], place + len(rows)
+            for group in np.unique(groups).tolist():
+                for batch in rows.filter(pa.array(groups == group)).to_batches():
+                    writer.write_batch(batch)
+                    pieces.setdefault(group, []).append(written)
+                    written += 1
+            del rows  # before the next ones are read
+    return pieces
+
+
 def read_checked(paths: Iterable[Path], table: str) -> pa.Table:
     """All rows of some local files of a table, each of which was proven whole."""
-    groups = (group.cast(SCHEMAS[table]) for path in paths for group in _checked_groups(path))
+    groups = (group for path in paths for group in _checked_groups(path, table))
     return pa.concat_tables([SCHEMAS[table].empty_table(), *groups])
 
 
-def _checked_groups(path: Path) -> Iterator[pa.Table]:
-    """The row groups of a local file that was proven whole."""
+def _checked_groups(path: Path, table: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """The row groups of a local file that is proven whole: all columns, or some."""
+    schema = SCHEMAS[table] if columns is None else pa.schema([SCHEMAS[table].field(name) for name in columns])
     content = read_whole(pafs.LocalFileSystem(), str(path))
     with reading_errors(path, _VERIFY):
         file = pq.ParquetFile(pa.BufferReader(content))
         for number in range(file.num_row_groups):
-            yield file.read_row_group(number)
+            yield file.read_row_group(number, columns).cast(schema)
 
 
 def read_columns(

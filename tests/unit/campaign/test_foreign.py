@@ -1,25 +1,38 @@
 """Campaigns of a store that others wrote: which are continued, and what their names may lead to."""
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.campaign.pinned import pinned
 from orchestrator.campaign.resume import ResumeDecision, ResumePolicy, choose_campaign, new_campaign_id
-from orchestrator.campaign.stored_plan import StoredPlan
+from orchestrator.campaign.stored_plan import StoredPlan, plan_document
 from orchestrator.cli import run
 from orchestrator.config import Connection, Host
 from orchestrator.errors import ExitCode, ForeignDataError, NoUsableHostError
 from orchestrator.files import ProjectFiles, WorkFiles
-from orchestrator.planning import PlanningHost
+from orchestrator.planning import Plan, PlannedTask, PlanningHost
 from orchestrator.store import Store
 from orchestrator.store.origin import RowContext
 from orchestrator.store.rows import trial_row
 from orchestrator.store.storage.layout import store_id
-from runners.contract import Status, TrialRecord
+from runners.contract import (
+    CONTRACT_VERSION,
+    BackendSpec,
+    Protocol,
+    Status,
+    Task,
+    Trial,
+    TrialRecord,
+    TrialSpec,
+    WorkloadSpec,
+)
+from runners.contract.spec import OptionValue
 from tests.conftest import Captured
 from tests.scripted_campaign import STORED, Stored, sweep
 
@@ -65,6 +78,39 @@ def test_a_plan_that_cannot_be_read_keeps_nobody_from_starting_anew(stored: Stor
     assert line.startswith(f"the plan of campaign {begun.campaign_id}: ")
     with pytest.raises(ForeignDataError, match="the plan of campaign"):
         pinned({**row, "plan": plan}, stored.store)
+
+
+@pytest.mark.parametrize(
+    ("common", "own"),
+    [
+        ({"workload": {"options": {"a": 1}, "source": "x"}}, {"workload": {"options": None}}),
+        ({"workload": {"options": {}, "source": "x"}}, {"workload": None}),
+        ({"workload": {"options": {}}, "protocol": {"turn_ms": 1}}, {"protocol": "none"}),
+    ],
+)
+def test_a_plan_whose_parts_do_not_fit_together_can_be_read(common: dict[str, Any], own: dict[str, Any]) -> None:
+    trials = {"trial_id": ["t"], "trial_key": ["k"], "round": [1], "replicate": [0]}
+    document = {"tasks": [{"host": "h1", "trials": trials}], "skips": [], "unmatched": [], "places": {"h1": "h1"}}
+    text = json.dumps({**document, "common": common, "specifications": {"k": own}})
+    plan = StoredPlan.of({"campaign_id": "c", "sweep": "s", "plan": text})
+    assert plan is not None
+    assert plan.specifications("h1")["k"].keys() == common.keys()
+    assert len(plan.modules) <= 1
+
+
+def test_what_specifications_share_is_told_apart_by_its_type() -> None:
+    options: tuple[dict[str, OptionValue], ...] = ({"x": True, "y": 1}, {"x": 1, "y": 1}, {"x": 0, "y": 1})
+    workloads = [WorkloadSpec("w", 1, options=some) for some in options]
+    specs = [TrialSpec(workload, BackendSpec("b", {}), "float32", "cpu", 1, 0, Protocol()) for workload in workloads]
+    trials = [Trial(f"t{number}", f"k{number}", 1, number, 0, 1, 60, spec) for number, spec in enumerate(specs)]
+    task = PlannedTask("h1", Task(CONTRACT_VERSION, "c", "t", "cpu", tuple(trials)))
+    document = json.loads(json.dumps(plan_document(Plan((task,), (), (), "", 0.0))))
+    told = StoredPlan("s", document).specifications("h1")
+    found = [told[f"k{number}"]["workload"]["options"] for number in range(len(options))]
+    assert [json.dumps(some, sort_keys=True) for some in found] == [
+        json.dumps(some, sort_keys=True) for some in options
+    ]
+    assert document["common"]["workload"]["options"] == {"y": 1}
 
 
 def test_another_machine_of_the_same_name_does_not_continue_what_the_first_one_began(stored: Stored) -> None:

@@ -83,7 +83,7 @@ def test_a_budget_is_one_task_that_knows_what_it_may_repeat() -> None:
     found = planned(spending)
     [task] = found.tasks
     assert task.task.allocation is not None
-    assert (task.task.allocation.budget_ms, task.task.allocation.precision_ppm) == (330_000, 25_000)
+    assert (task.task.allocation.budget_ms, task.task.allocation.precision_ppm) == (342_000, 25_000)
     first = [trial for trial in task.task.trials if trial.round == 1]
     assert found.trials == len(task.task.trials) == 3 * len(first) == 3 * (6 * 3 + 1)
     assert task.task.allocation.trials == tuple(first)
