@@ -90,7 +90,7 @@ def test_a_budget_is_one_task_that_knows_what_it_may_repeat() -> None:
     assert 330 <= found.estimate_s < 370
     assert planned(spending, budget=600.0).digest == found.digest
     several = planned(spending, TWO, environments=("cpu", "cpu-2022"))
-    assert [task.task.allocation.budget_ms for task in several.tasks if task.task.allocation] == [165_000, 165_000]
+    assert [task.task.allocation.budget_ms for task in several.tasks if task.task.allocation] == [171_000, 171_000]
 
 
 def test_a_backend_runs_in_the_environments_that_are_named(quickstart: Sweep) -> None:
