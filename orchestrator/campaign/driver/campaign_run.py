@@ -89,6 +89,7 @@ def run_campaign(
                 with_rows = ingest.campaigns
                 run = CampaignRun(order, scheduler, ingest, store, files, told, place, clock)
                 run.all()
+            writer.seal()  # else what is counted is read from the journal, all columns of it
             close_accounts()
             writer.close()
             _tell_of_damage(writer.reports[earlier:], told, "of this run")

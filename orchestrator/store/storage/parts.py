@@ -139,6 +139,7 @@ def merged_groups(paths: Iterable[Path], aside: Path) -> Iterator[pa.Table]:
         aside: a file that is made here: the rows of each part, divided by the row groups that they come into.
     """
     parts = list(paths)
+    release_memory()
     keys = [group for path in parts for group in _checked_groups(path, "trials", SORT_ORDER)]
     order = _sorted(pa.concat_tables(keys)).to_numpy()
     group_of = np.empty_like(order)
@@ -207,7 +208,12 @@ def release_memory() -> None:
 
 
 def _in_order(rows: pa.Table) -> pa.Table:
-    return rows.take(_sorted(rows))
+    """The rows sorted; nobody else may hold them, for each column is freed when it has been copied."""
+    order, columns = _sorted(rows), list[pa.ChunkedArray]()
+    while rows.num_columns:
+        columns.append(rows.column(0).take(order))
+        rows = rows.remove_column(0)
+    return pa.table(columns, TRIALS)
 
 
 def _sorted(rows: pa.Table) -> pa.Array:
