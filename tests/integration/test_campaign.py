@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from orchestrator.campaign import CampaignPlanned, CampaignProgress, ResumePolicy, TrialRecorded, choose_campaign
+from orchestrator.campaign.driver.record_intake import RecordIntake
 from orchestrator.campaign.driver.task_tracker import TaskTracker
 from orchestrator.config import Exclusive, load_sweep
 from orchestrator.config.sweep import Duplicate
@@ -23,7 +24,7 @@ from orchestrator.planning import make_slots
 from orchestrator.scheduling import HostObserved, RecordPiece, TaskEnded, TaskEvent, run_on_host
 from orchestrator.store import Stage, open_store
 from orchestrator.store.origin import environment_id
-from runners.contract import Begin, Status, Task, TaskFiles, Trial, encode_line
+from runners.contract import Begin, Status, Task, TaskFiles, Trial, TrialRecord, encode_line
 from runners.system import GpuPlace, NumaNode, Topology, collect
 from tests.conftest import Patch
 from tests.local_scheduler import LocalScheduler
@@ -159,17 +160,25 @@ def test_a_lost_trial_is_tried_again_and_each_attempt_is_a_row(lab: Lab) -> None
 def test_a_row_that_arrives_while_its_task_is_given_up_is_neither_told_as_lost_nor_measured_again(
     lab: Lab, monkeypatch: Patch
 ) -> None:
-    seen_when_stored, decided = TaskTracker.is_stored, []
+    seen_when_stored, answered, decided = TaskTracker.is_stored, RecordIntake.answered, []
 
     def seen_late(tracker: TaskTracker, trial: Trial) -> bool:
         """Until something was decided about the first task, no row of it has come."""
         return bool(decided) and seen_when_stored(tracker, trial)
+
+    def elsewhere(intake: RecordIntake) -> list[tuple[Trial, TrialRecord]]:
+        """So long its records do not count as those that brought the rows."""
+        begun = dict(intake.begun)
+        stored = answered(intake)
+        intake.begun |= {} if decided else begun
+        return stored
 
     def deciding(task: Task, begun: Mapping[str, Begin], recorded: frozenset[str], outcome: TaskOutcome) -> Any:
         decided.append(aftermath(task, begun, recorded, outcome))
         return decided[-1]
 
     monkeypatch.setattr(TaskTracker, "is_stored", seen_late)
+    monkeypatch.setattr(RecordIntake, "answered", elsewhere)
     monkeypatch.setattr("orchestrator.campaign.driver.task_tracker.aftermath", deciding)
     # environment, begin, record: the first trial of the first task was stored when the host went away
     lab.run(sweep(), Unstable(losses=1, lines=3), [HOST], faults=PATIENT)
