@@ -1,10 +1,10 @@
 """From a sweep, hosts and environments to tasks: pure, so that a plan can be printed before it runs."""
 
 from orchestrator.pin import EnvironmentPin, Isolation
+from orchestrator.planning.estimate import estimate_s
 from orchestrator.planning.expansion import (
     allocation,
     environments_on,
-    estimate_s,
     needed_environments,
     plan,
     specifications,
