@@ -7,6 +7,7 @@ pass over row groups: a flipped bit there loses rows in silence.
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -162,15 +163,15 @@ def _lay_aside(parts: Iterable[Path], group_of: npt.NDArray[np.integer[Any]], as
         aside: a file that is made.
     """
     pieces: dict[int, list[int]] = {}
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, TRIALS, options=options) as writer:
+    with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, TRIALS) as writer:
         place = written = 0
         for rows in (rows for path in parts for rows in _checked_groups(path, "trials")):
             groups, place = group_of[place : place + len(rows)], place + len(rows)
-            for group in np.unique(groups).tolist():
-                for batch in rows.filter(pa.array(groups == group)).to_batches():
+            # Parts are sorted, and what comes into one group stands together: slices copy nothing
+            for start, end in pairwise([0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]):
+                for batch in rows.slice(start, end - start).to_batches():
                     writer.write_batch(batch)
-                    pieces.setdefault(group, []).append(written)
+                    pieces.setdefault(int(groups[start]), []).append(written)
                     written += 1
             del rows  # before the next ones are read
     return pieces
@@ -208,12 +209,8 @@ def release_memory() -> None:
 
 
 def _in_order(rows: pa.Table) -> pa.Table:
-    """The rows sorted; nobody else may hold them, for each column is freed when it has been copied."""
-    order, columns = _sorted(rows), list[pa.ChunkedArray]()
-    while rows.num_columns:
-        columns.append(rows.column(0).take(order))
-        rows = rows.remove_column(0)
-    return pa.table(columns, TRIALS)
+    # Of a function: its rows are freed before the sorted ones are written
+    return rows.take(_sorted(rows))
 
 
 def _sorted(rows: pa.Table) -> pa.Array:
